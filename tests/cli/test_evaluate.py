@@ -68,3 +68,29 @@ def test_steps_and_seeds_are_checked(run: Any, tmp_path: Path) -> None:
     run("plan", "jao:2", "--out", path)
     assert "'steps' parameter" in run("evaluate", "jao:2", path, "--steps", "63").refusal
     assert "'seed' parameter" in run("evaluate", "jao:2", path, "--seed", "-1").refusal
+
+
+def test_several_classes_are_named_with_their_gains(run: Any, tmp_path: Path) -> None:
+    """Two rooms that are never left: 1 in the first one, 0 in the other."""
+    structure = fmdp.Structure([2], [2], [[0]], [[0]], state_names=("room",))
+    rooms = fmdp.FactoredMDP(structure, [[[1.0, 0.0], [0.0, 1.0]]], [np.array([1.0, 0.0])])
+    model, policy = str(tmp_path / "rooms.json"), str(tmp_path / "policy.npz")
+    fmdp.save(rooms, model)
+    fmdp.TablePolicy((2,), (2,), np.array([0, 1])).save(policy)
+    found = run("evaluate", model, policy, "--json").json
+    assert found["n_classes"] == 2
+    assert [part["example"]["room"] for part in found["classes"]] == ["0", "1"]
+    for part, gain in zip(found["classes"], (1.0, 0.0), strict=True):
+        assert part["states"] == 1
+        assert part["gain_lower"] <= gain <= part["gain_upper"]
+    text = run("evaluate", model, policy).out
+    assert "2 sets of states that are never left" in text
+    assert "such as room=1" in text
+
+
+def test_a_time_limit_leaves_certified_bounds(run: Any, saved: tuple[float, str, str]) -> None:
+    _, model, policy = saved
+    ran = run("evaluate", model, policy, "--max-seconds", "1e-6", "--json")
+    assert ran.json["status"] == "time_limit"
+    assert (ran.json["gain_lower"], ran.json["gain_upper"]) == (0.0, 1.0)
+    assert "max_seconds" in run("evaluate", model, policy, "--max-seconds", "-1").err

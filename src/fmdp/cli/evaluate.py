@@ -24,7 +24,11 @@ from fmdp.cli.plan import exit_status
 from fmdp.cli.progress import progress
 
 if TYPE_CHECKING:
+    from fmdp.model import FactoredMDP
     from fmdp.planning.evaluate import Evaluation
+
+_PRINTED_CLASSES = 4
+"""Recurrent classes that are printed; `--json` has more."""
 
 
 def evaluate(
@@ -34,6 +38,10 @@ def evaluate(
         str, typer.Option(metavar="T", help="If simulated: number of steps of all runs together.")
     ] = "1000000",
     seed: Annotated[str, typer.Option(metavar="S", help="If simulated: seed of the runs.")] = "0",
+    max_seconds: Annotated[
+        str | None,
+        typer.Option(metavar="S", help="Stop after S seconds; the bounds so far hold."),
+    ] = None,
     json: options.Json = False,
 ) -> int:
     """Compute the gain of a saved policy.
@@ -44,16 +52,20 @@ def evaluate(
     from fmdp.planning.policies.files import load_policy
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import evaluate as evaluate_policy
-    from fmdp.simulation.evaluate import SEED, STEPS
+    from fmdp.simulation.evaluate import MAX_SECONDS, SEED, STEPS
 
     n_steps, n_seed = STEPS.parse(steps, "fmdp evaluate"), SEED.parse(seed, "fmdp evaluate")
+    limit = None if max_seconds is None else MAX_SECONDS.parse(max_seconds, "fmdp evaluate")
     with progress(f"evaluating {policy}") as report:
         model = problem_of(problem)
         saved = load_policy(policy, model.structure)
-        evaluation = evaluate_policy(model, saved, steps=n_steps, seed=n_seed, progress=report)
+        evaluation = evaluate_policy(
+            model, saved, max_seconds=limit, steps=n_steps, seed=n_seed, progress=report
+        )
     if json:
         sizes = {"states": model.structure.n_states, "actions": model.structure.n_actions}
-        print_json({"problem": problem, "policy": str(policy), **_keys(evaluation), **sizes})
+        keys = {**_keys(evaluation), **_class_keys(evaluation, model)}
+        print_json({"problem": problem, "policy": str(policy), **keys, **sizes})
     else:
         unit = "sweeps" if evaluation.kind == "exact" else "steps"
         print_people(
@@ -64,6 +76,7 @@ def evaluate(
                     ("policy", str(policy)),
                     ("status", f"{evaluation.status.value}: {evaluation.status.message}"),
                     *_rows(evaluation),
+                    *_class_rows(evaluation, model),
                     (
                         "time",
                         f"{seconds_text(evaluation.seconds)}, {evaluation.iterations:,} {unit}",
@@ -91,6 +104,36 @@ def _keys(evaluation: Evaluation) -> dict[str, Any]:
         "certified_upper": certified_upper,
         **attributes("run_gains", "batch_steps", "caveat", "iterations", "seconds"),
     }
+
+
+def _class_keys(evaluation: Evaluation, model: FactoredMDP) -> dict[str, Any]:
+    """Return the keys and values that `--json` prints about recurrent classes."""
+    classes = [
+        {
+            "states": some.states,
+            "example": model.structure.naming.states.named(some.example),
+            "gain_lower": some.gain_lower,
+            "gain_upper": some.gain_upper,
+        }
+        for some in evaluation.classes
+    ]
+    return {"n_classes": evaluation.n_classes, "classes": classes}
+
+
+def _class_rows(evaluation: Evaluation, model: FactoredMDP) -> list[tuple[str, str]]:
+    """Return the printed rows about recurrent classes, if there are several."""
+    if not evaluation.classes or evaluation.n_classes is None:
+        return []
+    listed = evaluation.classes[:_PRINTED_CLASSES]
+    more = evaluation.n_classes - len(listed)
+    rest = f"; the {len(listed)} largest:" if more else ":"
+    rows = [("classes", f"{evaluation.n_classes:,} sets of states that are never left{rest}")]
+    for some in listed:
+        named = model.structure.naming.states.named(some.example)
+        gain = interval_text(some.gain_lower, some.gain_upper)
+        state = ", ".join(map("=".join, named.items()))
+        rows.append(("", f"gain {gain}: {describe_count(some.states)} states such as {state}"))
+    return rows
 
 
 def _gain_text(gain: float | None, within: tuple[float, float], how: str) -> str:

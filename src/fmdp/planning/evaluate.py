@@ -3,9 +3,11 @@
 A small chain is solved directly: its recurrent classes are those of the support graph, the gain of
 each is certified by its bias, and the gains of the other states by where they are absorbed
 (tabular/gains.py). The cost does not depend on mixing: classes that are left once in 10^9 steps, or
-never, make no difference. A larger chain is iterated; min and max of T_pi h - h enclose the gain of
-every state. If the iteration stalls before the bounds meet, the chain is written out and solved
-directly if its entries fit; otherwise the bounds are returned.
+never, make no difference. The recurrent classes of a larger chain with few successors per state are
+found by graph search; several are solved one by one (tabular/recurrence.py). With one class the
+chain is iterated; min and max of T_pi h - h enclose the gain of every state. If the iteration
+stalls before the bounds meet, the classes of a chain with many successors are searched for, and a
+chain with one class is solved directly if its entries fit; otherwise the bounds are returned.
 
 A policy with a horizon has a value instead, the expected sum of rewards over its H steps. It is
 computed by H backups, exactly up to rounding, which is bounded as in finite.py.
@@ -15,7 +17,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +27,7 @@ from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
-from fmdp.model.spaces import encode
+from fmdp.model.spaces import decode, encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.exact.operators import policy_operator
@@ -38,6 +41,14 @@ from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.status import Progress, Status
 from fmdp.planning.tabular.gains import optimal_gains
 from fmdp.planning.tabular.model import write_out_mixture
+from fmdp.planning.tabular.recurrence import (
+    ClassGains,
+    ClassSolver,
+    chain_entries,
+    most_entries,
+    recurrent_classes,
+    write_chain,
+)
 
 POLICY_GAIN_STATES = 1 << 16
 """Most states for which a plan reports the gain of its policy."""
@@ -45,6 +56,35 @@ TABULATED_STATES = 1 << 22
 """Most states for which a policy is written out as a table to be evaluated exactly."""
 DIRECT_STATES = 1 << 10
 """Most states for which a chain is solved directly, which takes no longer than a few sweeps."""
+
+
+LISTED_CLASSES = 16
+"""Most recurrent classes that an evaluation describes."""
+_FEW_SUCCESSORS = 64
+"""Successors per state up to which the graph is searched before the first sweep, in less time than
+some dozen sweeps take; otherwise only when the sweeps have stalled."""
+
+
+@dataclass(frozen=True)
+class RecurrentClass:
+    """A set of states that a policy never leaves.
+
+    Attributes
+    ----------
+    states
+        How many there are.
+    example
+        The first of them.
+    gain_lower
+        Certified lower bound on the gain from each of them.
+    gain_upper
+        Certified upper bound.
+    """
+
+    states: int
+    example: tuple[int, ...]
+    gain_lower: float
+    gain_upper: float
 
 
 @dataclass(frozen=True)
@@ -95,6 +135,12 @@ class Evaluation:
         assumes this of everything that they did not show. None if there is no interval.
     caveat
         Simulated: one sentence on what the simulation cannot exclude; otherwise None.
+    n_classes
+        Number of recurrent classes of the policy, sets of states that are never left, if the graph
+        of its chain was searched; otherwise None.
+    classes
+        If there are several: the largest of them, at most 16, each with its number of states, one
+        of its states, and bounds on its gain.
     """
 
     gain: float | None
@@ -113,6 +159,8 @@ class Evaluation:
     run_gains: tuple[float, ...] | None = None
     batch_steps: int | None = None
     caveat: str | None = None
+    n_classes: int | None = None
+    classes: tuple[RecurrentClass, ...] = ()
 
 
 def evaluate_exactly(
@@ -133,43 +181,67 @@ def evaluate_exactly(
     plays a forbidden action, and TooLarge if the evaluation does not fit into the memory limit.
     """
     started = time.perf_counter()
+    try:
+        deadline = Deadline.after(max_seconds, started)
+        return _evaluate(
+            model, policy, tolerance, max_iterations, deadline, memory_limit, progress, started
+        )
+    except (TimeUp, KeyboardInterrupt) as error:
+        status = Status.TIME_LIMIT if isinstance(error, TimeUp) else Status.INTERRUPTED
+        timed = isinstance(policy, TimedPolicy)
+        lower, upper = (None, None) if timed else model.structure.reward_bounds
+        horizon = policy.horizon if isinstance(policy, TimedPolicy) else None
+        spent = time.perf_counter() - started
+        return Evaluation(None, lower, upper, "exact", status, 0, spent, horizon=horizon)
+
+
+def _evaluate(
+    model: FactoredMDP,
+    policy: Policy | MixedPolicy,
+    tolerance: float | None,
+    max_iterations: int | None,
+    deadline: Deadline,
+    memory_limit: int | None,
+    progress: Progress | None,
+    started: float,
+) -> Evaluation:
+    """Evaluate a policy. TimeUp or KeyboardInterrupt is raised if nothing is known yet."""
+    state_sizes = model.structure.state_sizes
     if model.structure.derived:
         model, policy = evaluated_model(model, policy)
     structure = model.structure
-    deadline = Deadline.after(max_seconds, started)
     goal = tolerance_of(tolerance, structure)
     if isinstance(policy, TimedPolicy):
         limits = iteration.Limits(goal, max_iterations or policy.horizon, deadline)
         return _evaluate_timed(model, policy, limits, memory_limit, progress, started)
-    mixture = mixture_of(policy, structure)
+    mixture = mixture_of(policy, structure, deadline, progress)
+    limits = iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline)
     parts = parts_to_plan(structure) if len(mixture) == 1 else ()
     tables = Whole(structure, parts).split_actions(mixture[0][1]) if parts else None
     if tables is not None:
-        limits = iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline)
         return _evaluate_parts(model, parts, tables, limits, memory_limit, progress, started)
-    chain = _Chain(model, mixture, goal, deadline)
-    try:
-        direct = chain.solve() if structure.n_states <= DIRECT_STATES else None
-    except TimeUp:
-        direct = None
-    if direct is not None:
-        return chain.evaluation(direct, 0, started)
-    try:
-        backup = backup_for(model, memory_limit=memory_limit, deadline=deadline)
-    except TimeUp:
-        lower, upper = structure.reward_bounds
-        spent = time.perf_counter() - started
-        return Evaluation(None, lower, upper, "exact", Status.TIME_LIMIT, 0, spent)
+    chain = _Chain(model, mixture, limits, memory_limit, progress, state_sizes, started)
+    if structure.n_states <= DIRECT_STATES:
+        with suppress(TimeUp):
+            direct = chain.solve()
+            if direct is not None:
+                return chain.evaluation(direct, 0)
+    by_classes = chain.by_classes(_FEW_SUCCESSORS)
+    if by_classes is not None:
+        return by_classes
+    backup = backup_for(model, memory_limit=memory_limit, deadline=deadline)
     outcome = iteration.solve(
         policy_operator(backup, mixture),
         np.zeros(backup.n_states),
-        iteration.Limits(goal, max_iterations or DEFAULT_SWEEPS, deadline),
+        limits,
         policy_iteration=chain.direct_solution,
         accelerated=True,
         progress=progress,
     )
+    if chain.classes is not None:
+        return replace(chain.classes, iterations=chain.classes.iterations + outcome.sweeps)
     if chain.bounds is not None:
-        return chain.evaluation(chain.bounds, outcome.sweeps, started)
+        return chain.evaluation(chain.bounds, outcome.sweeps)
     known = outcome.status is Status.CONVERGED
     return Evaluation(
         gain=0.5 * (outcome.lower + outcome.upper) if known else None,
@@ -179,6 +251,7 @@ def evaluate_exactly(
         status=outcome.status,
         iterations=outcome.sweeps,
         seconds=time.perf_counter() - started,
+        n_classes=chain.n_classes,
     )
 
 
@@ -312,24 +385,71 @@ def _evaluate_timed(
 
 @dataclass(eq=False)
 class _Chain:
-    """The chain of the policy, and its direct solution if it is small enough."""
+    """The chain of the policy: its direct solution if it is small enough, and its classes."""
 
     model: FactoredMDP
     mixture: Mixture
-    tolerance: float
-    deadline: Deadline
+    limits: iteration.Limits
+    memory_limit: int | None
+    progress: Progress | None
+    state_sizes: tuple[int, ...]
+    """Those of the user's model, whose states have the same indices."""
+    started: float
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    n_classes: int | None = None
+    classes: Evaluation | None = None
 
     def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return lower and upper bounds of every state; None if the chain has too many entries."""
         chain = write_out_mixture(self.model, self.mixture)
         if chain is None:
             return None
-        gains = optimal_gains(chain, self.deadline)
+        gains = optimal_gains(chain, self.limits.deadline)
         return None if gains is None else (gains.lower, gains.upper)
 
+    def by_classes(self, successors: int | None = None) -> Evaluation | None:
+        """Return the evaluation of a chain with several recurrent classes.
+
+        None if it has one, or more entries than fit, or more than this many per state, or if the
+        policy is randomised.
+        """
+        if len(self.mixture) > 1:
+            return None
+        actions = self.mixture[0][1]
+        entries = chain_entries(self.model, actions)
+        most = most_entries(self.memory_limit)
+        few = most if successors is None else min(most, successors * len(entries))
+        if self.n_classes is not None or entries.sum() > few:
+            return None
+        if self.progress is not None:
+            self.progress({"what": "searching for recurrent classes"})
+        deadline = self.limits.deadline
+        chain = write_chain(self.model, actions, entries, deadline)
+        self.n_classes, label = recurrent_classes(chain.matrix)
+        if self.n_classes == 1:
+            return None
+        solver = ClassSolver(
+            self.model,
+            chain,
+            label,
+            self.n_classes,
+            self.limits.tolerance,
+            self.limits.max_sweeps,
+            deadline,
+            self.progress,
+        )
+        initial = encode(self.model.initial_state, self.model.structure.state_sizes)
+        return self.evaluation_of(solver.solve(initial))
+
     def direct_solution(self, h: NDArray[np.float64]) -> iteration.PolicySolution | None:
-        """End the iteration with the bounds of the direct solution."""
+        """End the iteration with the bounds of the classes, or of the direct solution."""
+        self.classes = self.by_classes()
+        if self.classes is not None:
+            assert self.classes.gain_lower is not None
+            assert self.classes.gain_upper is not None
+            return iteration.PolicySolution(
+                differ=(self.classes.gain_lower, self.classes.gain_upper)
+            )
         self.bounds = self.solve()
         if self.bounds is None:
             return None
@@ -337,30 +457,79 @@ class _Chain:
         return iteration.PolicySolution(differ=(float(low.min()), float(high.max())))
 
     def evaluation(
-        self,
-        bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
-        sweeps: int,
-        started: float,
+        self, bounds: tuple[NDArray[np.float64], NDArray[np.float64]], sweeps: int
     ) -> Evaluation:
+        """Return the evaluation with these bounds on the gain of every state."""
         low, high = bounds
-        lower, upper = float(low.min()), float(high.max())
         initial = encode(self.model.initial_state, self.model.structure.state_sizes)
         start = (float(low[initial]), float(high[initial]))
-        if upper - lower <= self.tolerance:
+        evaluation = self._evaluation(low, high, start, sweeps, Status.CONVERGED)
+        if evaluation.status is not Status.MULTICHAIN or len(self.mixture) > 1:
+            return evaluation
+        actions = self.mixture[0][1]
+        chain = write_chain(self.model, actions, chain_entries(self.model, actions), NEVER)
+        count, label = recurrent_classes(chain.matrix)
+        any_state = np.zeros(count, dtype=np.int64)
+        any_state[label[label >= 0]] = np.flatnonzero(label >= 0)
+        gains = ClassGains(low[any_state], high[any_state], label, start)
+        return self._with_classes(evaluation, gains)
+
+    def evaluation_of(self, gains: ClassGains) -> Evaluation:
+        """Return the evaluation with these bounds on the gain of every class."""
+        evaluation = self._evaluation(
+            gains.lower, gains.upper, gains.start, gains.sweeps, gains.status
+        )
+        return self._with_classes(evaluation, gains)
+
+    def _with_classes(self, evaluation: Evaluation, gains: ClassGains) -> Evaluation:
+        sizes = gains.sizes
+        first = np.full(len(sizes), -1, dtype=np.int64)
+        recurrent = np.flatnonzero(gains.label >= 0)[::-1]
+        first[gains.label[recurrent]] = recurrent  # the last assignment, of the first state, stays
+        largest = np.lexsort((first, -sizes))[:LISTED_CLASSES]
+        classes = tuple(
+            RecurrentClass(
+                int(sizes[number]),
+                decode(int(first[number]), self.state_sizes),
+                float(gains.lower[number]),
+                float(gains.upper[number]),
+            )
+            for number in largest.tolist()
+        )
+        return replace(evaluation, n_classes=len(sizes), classes=classes)
+
+    def _evaluation(
+        self,
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        start: tuple[float, float],
+        sweeps: int,
+        ended: Status,
+    ) -> Evaluation:
+        """Return the evaluation with bounds on all gains, and on that from the initial state.
+
+        `ended` says whether the bounds are as close as they get, or what stopped the work.
+        """
+        lower, upper = float(low.min()), float(high.max())
+        if upper - lower <= self.limits.tolerance:
             status = Status.CONVERGED
+        elif ended is not Status.CONVERGED:
+            status = ended
         elif low.max() > high.min():
             status = Status.MULTICHAIN
         else:
             status = Status.PRECISION_LIMIT
-        if status is not Status.MULTICHAIN:
+        differ = bool(low.max() > high.min())
+        if not differ:
             start = (lower, upper)
+        known = start[1] - start[0] <= self.limits.tolerance
         return Evaluation(
-            gain=0.5 * (start[0] + start[1]) if start[1] - start[0] <= self.tolerance else None,
+            gain=0.5 * (start[0] + start[1]) if known else None,
             gain_lower=lower,
             gain_upper=upper,
             kind="exact",
             status=status,
             iterations=sweeps,
-            seconds=time.perf_counter() - started,
-            gain_bounds=start if status is Status.MULTICHAIN else None,
+            seconds=time.perf_counter() - self.started,
+            gain_bounds=start if differ and status is not Status.CONVERGED else None,
         )

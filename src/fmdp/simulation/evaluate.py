@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import NEVER, Deadline, TimeUp
 from fmdp._base.parameters import Integer, Number, resolve
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter, TooLarge
@@ -60,7 +61,8 @@ Rewards are summed over at most this many steps before the sum restarts at zero.
 STEPS = Integer("steps", 1_000_000, "steps of the simulation", low=4 * RUNS, high=2**53)
 SEED = Integer("seed", 0, "seed of the simulation", low=0)
 GAIN_UPPER = Number("gain_upper", None, "certified upper bound on the gain of every policy")
-_EXACT_NAMES = ("tolerance", "max_iterations", "memory_limit")
+_EXACT_NAMES = ("tolerance", "max_iterations", "max_seconds", "memory_limit")
+MAX_SECONDS = next(one for one in Exact.parameters if one.name == "max_seconds")
 _LIMITS = tuple(parameter for parameter in Exact.parameters if parameter.name in _EXACT_NAMES)
 
 
@@ -70,6 +72,7 @@ def evaluate(
     *,
     tolerance: float | None = None,
     max_iterations: int | None = None,
+    max_seconds: float | None = None,
     memory_limit: int | None = None,
     steps: int = 1_000_000,
     seed: int = 0,
@@ -99,6 +102,9 @@ def evaluate(
         largest range of a reward factor.
     max_iterations
         Exact: most sweeps, at least 1. None is 100,000.
+    max_seconds
+        Most seconds, above 0; the bounds of an evaluation that is stopped hold, and a simulation
+        that is stopped has certified bounds alone. None is no limit.
     memory_limit
         Exact: most bytes; above, the policy is simulated. None is half of the free memory.
     steps
@@ -130,12 +136,18 @@ def evaluate(
     check_model(model, "evaluate")
     limits = resolve(
         _LIMITS,
-        {"tolerance": tolerance, "max_iterations": max_iterations, "memory_limit": memory_limit},
+        {
+            "tolerance": tolerance,
+            "max_iterations": max_iterations,
+            "max_seconds": max_seconds,
+            "memory_limit": memory_limit,
+        },
         "evaluate",
     )
     STEPS.check(steps, "evaluate")
     SEED.check(seed, "evaluate")
     GAIN_UPPER.check(gain_upper, "evaluate")
+    deadline = Deadline.after(limits["max_seconds"])
     checked = policy_of(policy, model.structure, "evaluate")
     what = f"evaluating a policy of {model.name or 'the model'}"
     with reporting(progress, what, "evaluate") as report:
@@ -145,7 +157,13 @@ def evaluate(
             with suppress(TooLarge):
                 return evaluate_exactly(model, checked, **limits, progress=report)
         return evaluate_by_simulation(
-            model, checked, steps=steps, seed=seed, gain_upper=gain_upper, progress=report
+            model,
+            checked,
+            steps=steps,
+            seed=seed,
+            gain_upper=gain_upper,
+            deadline=deadline,
+            progress=report,
         )
 
 
@@ -156,11 +174,13 @@ def evaluate_by_simulation(
     steps: int = 1_000_000,
     seed: int = 0,
     gain_upper: float | None = None,
+    deadline: Deadline = NEVER,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Estimate the gain of a policy from independent runs that begin in different states.
 
-    The arguments are those of `evaluate`.
+    The arguments are those of `evaluate`. At the deadline the result is the certified bounds: the
+    runs so far would give an interval that depends on the speed of the machine.
     """
     started = time.perf_counter()
     steps = STEPS.check(steps, "evaluate")
@@ -180,7 +200,19 @@ def evaluate_by_simulation(
         policy = _Drawing(policy.under(model.structure), generator)
     environment = Environment(model, seed)
     batches, batch_steps = _batches(steps // RUNS)
-    means = _batch_means(environment, policy, starts, batches, batch_steps, progress)
+    try:
+        means = _batch_means(environment, policy, starts, batches, batch_steps, deadline, progress)
+    except TimeUp:
+        return Evaluation(
+            gain=None,
+            gain_lower=certified[0],
+            gain_upper=certified[1],
+            kind="simulated",
+            status=Status.TIME_LIMIT,
+            iterations=environment.steps,
+            seconds=time.perf_counter() - started,
+            certified_bounds=certified,
+        )
     rounding = _rounding(len(factors)) * sum(max(abs(lo), abs(hi)) for lo, hi in factors)
     estimate = interval(means, rewards, CONFIDENCE, rounding)
     outcome: dict[str, Any]
@@ -255,6 +287,7 @@ def _batch_means(
     starts: Sequence[tuple[int, ...]],
     batches: int,
     batch_steps: int,
+    deadline: Deadline,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
     """Return the mean expected reward of every batch, [runs, batches]."""
@@ -267,6 +300,7 @@ def _batch_means(
         """Return the sum of the expected rewards of one batch."""
         sums = []
         for left in range(batch_steps, 0, -_REPORTED_STEPS):
+            deadline.check()
             environment.clear_sums()
             _walk(environment, policy, actions, min(left, _REPORTED_STEPS))
             sums.append(environment.total_expected_reward)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model import Structure
@@ -26,12 +27,15 @@ from fmdp.planning.policies.archive import Parts
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import LOTS, RandomisedPolicy
 from fmdp.planning.policies.rule import Rule
+from fmdp.planning.status import Progress
 
 Weights = NDArray[np.float64]
 Actions = NDArray[np.int64]
 Mixture = list[tuple[Weights, Actions]]
 """Pairs (weights [S], joint actions [S]), in C order of the states; the weights sum to 1."""
 
+_STATES_AT_ONCE = 1 << 12
+"""States for which a policy is asked between two checks of the deadline."""
 _SUM_ERROR = 1e-9
 """Largest distance of the sum of given probabilities from 1; they are divided by their sum."""
 
@@ -321,12 +325,18 @@ def mixed_policy(structure: Structure, mixture: Mixture) -> TablePolicy | MixedP
     )
 
 
-def mixture_of(policy: Policy | MixedPolicy, structure: Structure) -> Mixture:
+def mixture_of(
+    policy: Policy | MixedPolicy,
+    structure: Structure,
+    deadline: Deadline = NEVER,
+    progress: Progress | None = None,
+) -> Mixture:
     """Return a stationary policy as pairs (weights, actions): pi = sum_k w_k(s) 1{a = a_k(s)}.
 
     A deterministic policy is one pair with weights 1. Actions that the policy takes are checked
     against the constraints. Raise InvalidParameter if the policy is not for this structure, takes
-    a forbidden action, depends on the time, or is a randomised policy of another kind.
+    a forbidden action, depends on the time, or is a randomised policy of another kind; and
+    TimeUp at the deadline.
     """
     if isinstance(policy, MixedPolicy):
         has_sizes_of(policy, structure)
@@ -336,7 +346,8 @@ def mixture_of(policy: Policy | MixedPolicy, structure: Structure) -> Mixture:
             f"the policy must choose its actions by the state alone; got {quoted(policy)}"
         )
     else:
-        pairs = [(np.ones(structure.n_states), tabulated_actions(policy, structure))]
+        actions = tabulated_actions(policy, structure, deadline, progress)
+        pairs = [(np.ones(structure.n_states), actions)]
     for _, actions in pairs:
         structure.check_policy(actions)
     return pairs
@@ -356,23 +367,29 @@ def _tables(policy: MixedPolicy) -> Mixture:
     return pairs
 
 
-def tabulated_actions(policy: Policy, structure: Structure) -> Actions:
+def tabulated_actions(
+    policy: Policy,
+    structure: Structure,
+    deadline: Deadline = NEVER,
+    progress: Progress | None = None,
+) -> Actions:
     """Return the joint action index of every state, in C order.
 
     A policy without a table is called for every state. A rule of the user is called twice, and
     refused if it returns two different actions for a state: the evaluation of the table would not
-    be that of a rule that draws its actions at random.
+    be that of a rule that draws its actions at random. TimeUp is raised at the deadline.
     """
     if isinstance(policy, TablePolicy):
         has_sizes_of(policy, structure)
         return policy.actions.astype(np.int64)
-    states = np.ndindex(*structure.state_sizes)
-    actions = np.fromiter(
-        (encode(policy(state), structure.action_sizes) for state in states),
-        dtype=np.int64,
-        count=structure.n_states,
-    )
-    if isinstance(policy, Rule):
-        for state, action in zip(np.ndindex(*structure.state_sizes), actions, strict=True):
-            policy.confirm(state, decode(int(action), structure.action_sizes))
+    actions = np.empty(structure.n_states, dtype=np.int64)
+    for number, state in enumerate(np.ndindex(*structure.state_sizes)):
+        if number % _STATES_AT_ONCE == 0:
+            deadline.check()
+            if progress is not None:
+                progress({"what": "tabulating", "step": number, "steps": len(actions)})
+        action = policy(state)
+        actions[number] = encode(action, structure.action_sizes)
+        if isinstance(policy, Rule):
+            policy.confirm(state, action)
     return actions
