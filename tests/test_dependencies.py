@@ -156,7 +156,7 @@ def test_what_is_run_is_declared() -> None:
 
 def test_tests_benchmarks_and_docs_import_what_some_extra_brings() -> None:
     declared = {module_of(name) for names in (core(), *extras().values()) for name in names}
-    made_by_a_test = {"own_module", "own_rule"}
+    made_by_a_test = {"own_module", "own_rule", "rules_of_a_user", "kernel"}
     for folder in ("tests", "benchmarks", "examples", "docs"):
         known = own(folder) | own("tests") | declared | made_by_a_test | set(UNDECLARED)
         assert used_by(folder) - known == set(), folder

@@ -306,7 +306,7 @@ def test_a_pipe_that_is_not_standard_output_is_not_taken_for_it(
         'steps = 5\nseeds = 1\nproblems = ["circle:2"]\nlearners = ["random"]'
     )
     with monkeypatch.context() as patch:
-        patch.setattr("concurrent.futures.ProcessPoolExecutor.submit", broken)
+        patch.setattr("multiprocessing.context.SpawnProcess.start", broken)
         ran = run("sweep", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "out"))
     assert (ran.status, ran.out) == (2, "")
     assert "fmdp: worker processes cannot be started: Broken pipe" in ran.err
