@@ -83,7 +83,9 @@ def give_away(path: Path) -> None:
         pytest.param(give_away, id="chown", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("which", ["the folder", "its parent", "a file"])
+@pytest.mark.parametrize(
+    "which", ["the folder", pytest.param("its parent", marks=pytest.mark.slow), "a file"]
+)
 def test_what_others_can_write_is_not_loaded(
     run: Callable[..., tuple[int, str]],
     tmp_path: Path,
@@ -143,6 +145,7 @@ DAMAGE: list[Callable[[Path], object]] = [
 ]
 
 
+@pytest.mark.slow
 def test_damage_is_a_miss_and_is_repaired(
     run: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:

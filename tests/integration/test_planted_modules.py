@@ -45,7 +45,7 @@ def names(spare: str, *, missing: bool) -> set[str]:
 
 @pytest.mark.parametrize(
     "command",
-    [SWEEP, pytest.param(COMPARE, marks=pytest.mark.slow), PLAN],
+    [*(pytest.param(words, marks=pytest.mark.slow) for words in (SWEEP, COMPARE)), PLAN],
     ids=lambda words: words[0],
 )
 @pytest.mark.parametrize("how", ["the script", "python -m"])

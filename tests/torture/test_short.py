@@ -12,7 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 MODULES = [path.stem for path in sorted(HERE.glob("*.py")) if "\ndef rounds(" in path.read_text()]
 SCALE = 0.004
-LONGEST = ("arguments", "files", "service")
+LONGEST = ("arguments", "files", "hostile", "service")
 
 
 @pytest.mark.parametrize(
