@@ -190,7 +190,7 @@ def test_after_a_failed_fsync_nothing_is_ever_committed(
         patch.setattr(journal_module, "_synchronise", broken)
         with pytest.raises(FileProblem, match="cannot be made durable"):
             journal.commit()
-    with pytest.raises(FileProblem, match="has failed"):
+    with pytest.raises(FileProblem, match="cannot be made durable"):
         journal.commit()
     journal.close()
 

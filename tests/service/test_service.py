@@ -220,11 +220,53 @@ def test_nothing_is_acknowledged_into_files_that_are_not_in_the_folder(
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(FileProblem, match=r"live/.* was removed or replaced"):
         service.observe(*STEP)
-    with pytest.raises(FileProblem, match="has failed"):
+    with pytest.raises(FileProblem, match="was removed or replaced"):
         service.observe(*STEP)
     service.close()
     if how in ("removed", "swapped"):
         assert kept == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["service.json", "agent-1.npz", "journal-1"])
+def test_a_file_that_is_removed_during_a_snapshot_is_noticed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    """The files that a snapshot writes are known from then on, not as they are found later."""
+    service = Service(MODEL, "psrl", tmp_path / "a", snapshot_every=1, say=told.append)
+    real = Service._expect_files
+
+    def expect(self: Service) -> None:
+        (tmp_path / "a" / name).unlink()
+        real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "_expect_files", expect)
+        assert service.observe(*STEP) == 1
+    for _ in range(2):
+        with pytest.raises(FileProblem, match=f"{name}: was removed or replaced"):
+            service.observe(*STEP)
+    service.close()
+    assert told == []
+
+
+def test_a_removal_that_a_snapshot_notices_ends_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    """The observation before it was acknowledged; the next is refused with the reason."""
+    service = Service(MODEL, "psrl", tmp_path / "a", snapshot_every=1, say=told.append)
+    real = Service.tidy
+
+    def tidy(self: Service) -> None:
+        shutil.rmtree(tmp_path / "a")
+        real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "tidy", tidy)
+        assert service.observe(*STEP) == 1
+    with pytest.raises(FileProblem, match="was removed or replaced"):
+        service.observe(*STEP)
+    service.close()
+    assert told == []
 
 
 def test_the_end_of_a_service_whose_folder_is_gone_is_an_error(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ class Folder:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+                identity = _identity(os.fstat(file.fileno()))
             os.rename(_TEMPORARY, name, src_dir_fd=folder, dst_dir_fd=folder)
+            self._expected[name] = identity
             os.fsync(folder)
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -90,8 +92,9 @@ class Folder:
         os.unlink(name, dir_fd=self._descriptor)
 
     def expect(self, *names: str) -> None:
-        """Make `check` require these files as they are now."""
-        self._expected = {name: self._identity(name) for name in names}
+        """Make `check` require these files and no others, as they were written or are now."""
+        known = self._expected
+        self._expected = {name: known.get(name) or self._stat(name) for name in names}
 
     def check(self) -> None:
         """Raise FileProblem if an expected file was removed or replaced, or the whole folder was.
@@ -99,21 +102,27 @@ class Folder:
         A folder that was renamed is still there.
         """
         for name, identity in self._expected.items():
-            if self._identity(name) != identity:
-                raise FileProblem(
-                    f"{self.path / name}: was removed or replaced while it was in use; nothing "
-                    f"further is acknowledged"
-                )
+            if self._stat(name) != identity:
+                raise self._removed(name)
 
-    def _identity(self, name: str) -> tuple[int, int]:
+    def _stat(self, name: str) -> tuple[int, int]:
         try:
-            status = os.stat(name, dir_fd=self._descriptor)
+            return _identity(os.stat(name, dir_fd=self._descriptor))
         except OSError:
-            return (0, 0)  # no file has inode 0
-        return status.st_dev, status.st_ino
+            raise self._removed(name) from None
+
+    def _removed(self, name: str) -> FileProblem:
+        return FileProblem(
+            f"{self.path / name}: was removed or replaced while it was in use; nothing further is "
+            f"acknowledged"
+        )
 
     def _unwritable(self, name: str, error: OSError) -> FileProblem:
         return FileProblem(f"{self.path / name}: cannot be written ({reason(error)})")
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _locked_folder(path: Path) -> int:

@@ -56,8 +56,8 @@ class Journal:
         """Number of the last event appended."""
         self.torn = 0
         """Number of bytes of an incomplete last line, which `events` has dropped."""
-        self.broken = False
-        """Whether the content on disk is unknown after an error; the next start reads it."""
+        self.failure = ""
+        """Error after which the content on disk is unknown; the next start reads it."""
         self._after = after
         self._descriptor = folder.open(name, _WHAT)
         self._size = len(_head(after, after))
@@ -152,8 +152,12 @@ class Journal:
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
-            self.broken = True
-            raise FileProblem(f"{self.path}: cannot be written ({reason(error)})") from None
+            raise self.fail(f"{self.path}: cannot be written ({reason(error)})") from None
+
+    def fail(self, failure: str) -> FileProblem:
+        """Refuse every later commit, and return the error to raise."""
+        self.failure = failure
+        return FileProblem(failure)
 
     def place(self) -> tuple[int, int]:
         """Return the current position, for `withdraw`."""
@@ -161,8 +165,8 @@ class Journal:
 
     def commit(self) -> None:
         """Return when everything appended is on disk; raise FileProblem if that fails."""
-        if self.broken:
-            raise FileProblem(f"{self.path}: has failed; a new start reads what is there")
+        if self.failure:
+            raise FileProblem(self.failure)
         if self._committed == self._size:
             return
         try:
@@ -172,11 +176,9 @@ class Journal:
                 os.pwrite(self._descriptor, _head(self._after, self.number), 0)
         except OSError as error:
             # The system may have dropped the data, and would not report the error again.
-            self.broken = True
-            raise FileProblem(f"{self.path}: cannot be made durable ({reason(error)})") from None
+            raise self.fail(f"{self.path}: cannot be made durable ({reason(error)})") from None
         if size != self._size:
-            self.broken = True
-            raise FileProblem(
+            raise self.fail(
                 f"{self.path}: was changed by another program: has {size:,} bytes; must have "
                 f"{self._size:,}"
             )

@@ -146,7 +146,7 @@ class Service:
     @property
     def broken(self) -> bool:
         """Whether the disk failed so that only a restart can continue."""
-        return self._journal.broken
+        return self._journal.failure != ""
 
     def status(self) -> dict[str, Any]:
         """Return the counters of the service and its planner.
@@ -306,9 +306,8 @@ class Service:
         self._journal.commit()
         try:
             self._folder.check()
-        except FileProblem:
-            self._journal.broken = True
-            raise
+        except FileProblem as error:
+            raise self._journal.fail(str(error)) from None
 
     # ---- snapshots ------------------------------------------------------------------------------
 
@@ -321,6 +320,8 @@ class Service:
         try:
             self.snapshot()
         except FmdpError as error:
+            if self.broken:
+                return  # the next call raises this error; what was acknowledged before stays so
             # Do not try at every event: a learner that cannot be saved now cannot be saved later.
             self._due, self._seconds = 2 * max(events, self._every), 0.0
             self._say(f"no snapshot, so the journal grows and a restart takes longer: {error}")
@@ -359,6 +360,7 @@ class Service:
             for name in (_agent(number), _journal(number)):
                 with contextlib.suppress(FileNotFoundError):
                     self._folder.remove(name)
+            self._expect_files()
             raise
         self._journal.close()
         self._journal, self._snapshot = journal, number
@@ -399,7 +401,7 @@ class Service:
         """Reload the agent from disk after an interrupted operation."""
         self._refuse_closed()
         if self.broken:
-            raise FileProblem(f"{self._journal.path}: has failed; a new start reads what is there")
+            raise FileProblem(self._journal.failure)
         if not self._whole:
             self._journal.close()
             self._restore()
