@@ -305,6 +305,8 @@ BESIDE = {
         "interop.rddl.Imported",
         "interop.rddl.imported",
         "planning.evaluate.Evaluation",
+        "planning.occupancy.summary.Event",
+        "planning.occupancy.summary.Visited",
         "simulation.Reference",
     )
 }

@@ -68,6 +68,7 @@ _HOME = {
     "Status": "fmdp.planning.status",
     "Structure": "fmdp.model",
     "Sum": "fmdp.model",
+    "Summary": "fmdp.planning.occupancy.summary",
     "TSDE": "fmdp.learning.tsde",
     "TablePolicy": "fmdp.planning.policies.policy",
     "TimedPolicy": "fmdp.planning.policies.timed",
@@ -86,6 +87,7 @@ _HOME = {
     "fit": "fmdp.logs",
     "flatten": "fmdp.model",
     "forbid": "fmdp.model",
+    "inspect": "fmdp.simulation",
     "learn": "fmdp.simulation",
     "load": "fmdp.model",
     "load_agent": "fmdp.learning.files",
@@ -180,6 +182,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation
+    from fmdp.planning.occupancy.summary import Summary as Summary
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Planner as Planner
     from fmdp.planning.plan import Prepared as Prepared
@@ -199,6 +202,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.simulation import Run as Run
     from fmdp.simulation import Trajectory as Trajectory
     from fmdp.simulation import evaluate as evaluate
+    from fmdp.simulation import inspect as inspect
     from fmdp.simulation import learn as learn
     from fmdp.simulation import reference_for as reference_for
     from fmdp.simulation import simulate as simulate

@@ -29,3 +29,10 @@ def test_the_settings_are_given_as_the_page_says(name: str, blocks: int) -> None
     assert len(page.python) == blocks
     assert all("assert " in block for block in page.python)
     page.run_python()
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_page_about_inspecting(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page("inspect.md")
+    page.run(capsys)
+    assert Path("seen/inspect.html").exists()

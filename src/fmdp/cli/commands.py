@@ -25,6 +25,7 @@ COMMANDS = {
     "show": "show",
     "plan": "plan",
     "evaluate": "evaluate",
+    "inspect": "inspect",
     "act": "act",
     "export": "export",
     "measure": "measure",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ from fmdp.planning.explain.explanation import Explanation
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.registry import PLANNERS
 from fmdp.planning.status import Progress, Status, Tables
+
+if TYPE_CHECKING:
+    from fmdp.planning.occupancy.summary import Summary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,6 +149,38 @@ class Plan:
         from fmdp.planning.explain.explain import explain_plan
 
         return explain_plan(self, state, model, step)
+
+    def summary(
+        self, *, events: Mapping[str, Any] | None = None, most_visited: int = 10
+    ) -> Summary:
+        """Return what the policy does in the long run: shares of time and means, with bounds.
+
+        Parameters
+        ----------
+        events
+            Events to count, as in `fmdp.inspect`.
+        most_visited
+            Number of states to list.
+
+        Returns
+        -------
+        Summary
+            Exact. `fmdp.inspect(model, plan.policy)` also simulates what is too large.
+
+        Raises
+        ------
+        InvalidParameter
+            If the plan has no policy or no model, an event is not valid, or no error bound of the
+            shares can be proven.
+        TooLarge
+            If the law does not fit into memory.
+        """
+        # Imported on use: it loads the elimination engine.
+        from fmdp.planning.occupancy.summary import summarise
+
+        if self.policy is None or self.model is None:
+            raise InvalidParameter(f"this plan has no policy to inspect: {self.status.message}")
+        return summarise(self.model, self.policy, events=events, most_visited=most_visited)
 
     @property
     def gain_bounds(self) -> tuple[float | None, float | None]:

@@ -76,7 +76,7 @@ def page(
     parts = [(assets / name).read_text("utf-8") for name in SCRIPTS]
     script = '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"default-src 'none'; script-src '{style_hash(script)}'; style-src '{style_hash(style)}'; "
         f"base-uri 'none'; form-action 'none'"
     )
     return Template((assets / "page.html").read_text("utf-8")).substitute(
@@ -100,7 +100,8 @@ def page(
     )
 
 
-def _hash(text: str) -> str:
+def style_hash(text: str) -> str:
+    """Return the hash by which a content security policy allows a script or style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

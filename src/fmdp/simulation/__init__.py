@@ -2,6 +2,7 @@
 
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.evaluate import evaluate, evaluate_by_simulation
+from fmdp.simulation.inspect import inspect
 from fmdp.simulation.loop import Simulation, learn, simulate
 from fmdp.simulation.regret import Reference, reference_for
 from fmdp.simulation.run import Run
@@ -15,6 +16,7 @@ __all__ = [
     "Trajectory",
     "evaluate",
     "evaluate_by_simulation",
+    "inspect",
     "learn",
     "reference_for",
     "simulate",

@@ -199,7 +199,7 @@ def evaluate_by_simulation(
     if isinstance(policy, MixedPolicy):
         policy = _Drawing(policy.under(model.structure), generator)
     environment = Environment(model, seed)
-    batches, batch_steps = _batches(steps // RUNS)
+    batches, batch_steps = batches_of(steps // RUNS)
     try:
         means = _batch_means(environment, policy, starts, batches, batch_steps, deadline, progress)
     except TimeUp:
@@ -315,7 +315,7 @@ def _batch_means(
     return means
 
 
-def _batches(length: int) -> tuple[int, int]:
+def batches_of(length: int) -> tuple[int, int]:
     """Return the number of batches of a run of this length, a power of two, and their steps.
     Batches have at least `_SHORTEST_BATCH` steps, or fewer if that gives up to 64 batches."""
     wanted = max(length // _SHORTEST_BATCH, min(length, 64))

@@ -50,7 +50,7 @@ from fmdp.planning.explain.one_state import (
     values_of_basis,
     values_of_table,
 )
-from fmdp.planning.explain.policy_bias import policy_bias, several_classes
+from fmdp.planning.explain.policy_bias import PolicyBias, policy_bias, several_classes
 from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.tabular.model import relative_rounding
@@ -128,17 +128,38 @@ def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Exp
     after an action there, or rounding leaves the values unknown; TooLarge if the policy cannot be
     evaluated exactly.
     """
+    return explain_states(model, policy, [state])[0]
+
+
+def explain_states(
+    model: FactoredMDP, policy: Policy, states: Sequence[Assignment]
+) -> list[Explanation]:
+    """Return the explanations of several states, for which the policy is evaluated once.
+
+    Raises as `explain_policy` does, if one of the states cannot be explained.
+    """
     model = expand(model)
     structure = model.structure
-    checked = structure.check_state(state)
-    bias = policy_bias(model, policy, encode(checked, structure.state_sizes))
+    checked = [structure.check_state(state) for state in states]
+    bias = policy_bias(model, policy, encode(checked[0], structure.state_sizes))
+    return [_explain_by(model, policy, state, bias) for state in checked]
+
+
+def _explain_by(
+    model: FactoredMDP, policy: Policy, checked: State, bias: PolicyBias
+) -> Explanation:
+    """Return the explanation of a state from the bias of the policy."""
+    structure = model.structure
     chosen = encode(structure.check_action(policy(checked)), structure.action_sizes)
     listed = _allowed(model, checked)
     listed[chosen] = True  # listed even if a constraint forbids it
-    if (count_successors(model, ~bias.defined, checked)[listed] > 0.0).any():
+    place = encode(checked, structure.state_sizes)
+    others = ~bias.defined
+    if others[place] or (count_successors(model, others, checked)[listed] > 0.0).any():
         raise several_classes("an action leads to another recurrent class of the policy")
-    values = values_of_table(model, bias.h, checked, 1.0)
-    errors = _errors(model, bias.h, bias.error, checked)
+    h, error = bias.h - bias.h[place], bias.error + bias.error[place]
+    values = values_of_table(model, h, checked, 1.0)
+    errors = _errors(model, h, error, checked)
     rounded_gain = bias.gain_error + 2.0 * float(np.finfo(np.float64).eps) * abs(bias.gain)
     if rounded_gain < errors[chosen]:  # the value of the policy's action is its gain
         values[chosen], errors[chosen] = bias.gain, rounded_gain

@@ -1,0 +1,1 @@
+"""The long-run law of a policy, and what the policy does according to it."""

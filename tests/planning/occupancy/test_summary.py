@@ -1,0 +1,123 @@
+"""Summaries against brute force, their events, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fmdp
+from fmdp.model.spaces import decode
+from fmdp.planning.tabular.model import policy_matrix
+from fmdp.testing.strategies import models, policies
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_shares_and_means_by_brute_force(data: st.DataObject) -> None:
+    model = data.draw(models())
+    s = model.structure
+    actions = data.draw(policies(s))
+    summary = fmdp.inspect(model, fmdp.TablePolicy(s.state_sizes, s.action_sizes, actions))
+    assert summary.kind == "exact"
+    evaluation = fmdp.evaluate(model, fmdp.TablePolicy(s.state_sizes, s.action_sizes, actions))
+    if evaluation.gain is not None:
+        assert summary.gain == pytest.approx(evaluation.gain, abs=1e-5 * s.reward_size + 1e-12)
+    for by_value in [*summary.states.values(), *summary.actions.values()]:
+        assert sum(by_value.values()) == pytest.approx(1.0, abs=1e-12)
+    visited = {tuple(v.state.values()): v for v in summary.most_visited}
+    for place in range(s.n_states):
+        names = tuple(s.name_state(decode(place, s.state_sizes)).values())
+        if names in visited:
+            action = s.name_action(decode(int(actions[place]), s.action_sizes))
+            assert visited[names].action == action
+
+
+@pytest.fixture(scope="module")
+def circle() -> tuple[fmdp.FactoredMDP, Any]:
+    model = fmdp.problem("circle:3")
+    return model, fmdp.plan(model)
+
+
+def test_events_by_hand(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
+    model, plan = circle
+    summary = plan.summary(
+        events={
+            "down": "machine_0=down",
+            "two": lambda v: [v[f"machine_{i}"] for i in range(3)].count("down") >= 2,
+            "always": "machine_0 >= down",
+            "never": "machine_0=down and machine_0=working",
+        }
+    )
+    actions = plan.policy.actions.astype(np.int64)
+    matrix = policy_matrix(model, actions)
+    mu = np.linalg.lstsq(
+        np.vstack([matrix.T - np.eye(8), np.ones(8)]), np.array([0.0] * 8 + [1.0])
+    )[0]
+    states = np.array([decode(k, (2, 2, 2)) for k in range(8)])
+    assert model.structure.state_values[0][0] == "down"
+    for name, marked in (("down", states[:, 0] == 0), ("two", (states == 0).sum(axis=1) >= 2)):
+        event = summary.events[name]
+        share = mu[marked].sum()
+        ends = mu[marked] @ matrix[np.ix_(marked, ~marked)].sum(axis=1)
+        assert event.share == pytest.approx(share, abs=1e-12)
+        assert event.return_time == pytest.approx(1 / share)
+        assert event.duration == pytest.approx(share / ends)
+        assert event.duration is not None
+    assert summary.events["always"].duration == np.inf
+    assert summary.events["never"] == type(summary.events["down"])(0.0, np.inf, None)
+
+
+def test_runner_up_and_gap_are_those_of_explain(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
+    _, plan = circle
+    visited = plan.summary().most_visited[0]
+    explanation = plan.explain(visited.state)
+    assert visited.runner_up == explanation.runner_up.action
+    assert visited.gap == pytest.approx(explanation.runner_up.gap, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ("machine_9=down", "machine_9"),
+        ("machine_0=broken", "broken"),
+        ("machine_0", "no condition"),
+        (3, "must be a condition"),
+    ],
+)
+def test_bad_events(circle: tuple[fmdp.FactoredMDP, Any], event: Any, message: str) -> None:
+    model, plan = circle
+    with pytest.raises(fmdp.FmdpError, match=message):
+        fmdp.inspect(model, plan.policy, events={"bad": event})
+
+
+def test_policies_that_have_no_law(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
+    model, plan = circle
+    with pytest.raises(fmdp.FmdpError, match="state sizes"):
+        fmdp.inspect(fmdp.problem("circle:4"), plan.policy)
+    timed = fmdp.plan(model, fmdp.Exact(criterion="finite", horizon=3)).policy
+    with pytest.raises(fmdp.FmdpError, match="horizon"):
+        fmdp.inspect(model, timed)
+    with pytest.raises(fmdp.FmdpError, match="at random"):
+        fmdp.inspect(model, fmdp.ExploringPolicy(plan.policy, 0.1))  # type: ignore[arg-type]
+
+
+def test_a_simulation_covers_the_exact_shares() -> None:
+    model = fmdp.problem("circle:4")
+    policy = fmdp.plan(model).policy
+    assert policy is not None
+    exact = fmdp.inspect(model, policy)
+    simulated = fmdp.inspect(model, policy, memory_limit=1)
+    assert simulated.kind == "exact"  # small chains are written out whatever the limit
+    from fmdp.simulation.inspect import _Simulated
+
+    simulated = _Simulated(model, policy, {}, 100_000, 1, None).summary(5)
+    for name, by_value in simulated.states.items():
+        for value, share in by_value.items():
+            low, high = simulated.bounds["states"][name][value]
+            assert low <= exact.states[name][value] <= high
+            assert low <= share <= high
+    assert simulated.most_visited[0].state == exact.most_visited[0].state
