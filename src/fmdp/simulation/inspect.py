@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.parameters import Integer
 from fmdp._base.progress import reporting
-from fmdp.errors import TooLarge
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.expansion import shared_draws
 from fmdp.model.factored import check_model
@@ -29,6 +29,7 @@ from fmdp.planning.occupancy.summary import (
     summarise,
 )
 from fmdp.planning.policies.files import policy_of
+from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.playing import StepBatch, action_table
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.status import Progress
@@ -50,7 +51,7 @@ _CAVEAT = (
 
 def inspect(
     model: FactoredMDP,
-    policy: Policy | Callable[[tuple[int, ...]], Any] | str | os.PathLike[str],
+    policy: Policy | MixedPolicy | Callable[[tuple[int, ...]], Any] | str | os.PathLike[str],
     *,
     events: Mapping[str, str | Callable[[dict[str, Any]], object]] | None = None,
     most_visited: int = MOST_VISITED,
@@ -119,7 +120,13 @@ def inspect(
                     memory_limit=memory_limit,
                 )
             except (TooLarge, NotCertified):
-                pass
+                if isinstance(checked, MixedPolicy):
+                    raise
+        if isinstance(checked, MixedPolicy):
+            raise InvalidParameter(
+                "the policy randomises, and only the exact law of such a policy is computed, which "
+                "this model is too large for or has drawn variables that several others share"
+            )
         return _Simulated(model, checked, holds, steps, seed, report).summary(most_visited)
 
 

@@ -121,3 +121,25 @@ def test_a_simulation_covers_the_exact_shares() -> None:
             assert low <= exact.states[name][value] <= high
             assert low <= share <= high
     assert simulated.most_visited[0].state == exact.most_visited[0].state
+
+
+def test_a_policy_that_randomises(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
+    model, plan = circle
+    state = (0, 0, 1)
+    mixed = fmdp.MixedPolicy(plan.policy, {state: {(0,): 0.25, (1,): 0.75}})
+    summary = fmdp.inspect(model, mixed, events={"first": "restart=0 and machine_1=down"})
+    matrix = policy_matrix(model, plan.policy.actions.astype(np.int64))
+    place = 1
+    for action, weight in ((0, 0.25), (1, 0.75)):
+        other = plan.policy.actions.astype(np.int64)
+        other[place] = action
+        row = policy_matrix(model, other)[place]
+        matrix[place] = weight * row + (matrix[place] if action else 0.0)
+    mu = np.linalg.lstsq(
+        np.vstack([matrix.T - np.eye(8), np.ones(8)]), np.array([0.0] * 8 + [1.0])
+    )[0]
+    down = sum(mu[k] for k in range(8) if decode(k, (2, 2, 2))[1] == 0)
+    assert summary.states["machine_1"]["down"] == pytest.approx(down, abs=1e-12)
+    assert sum(summary.actions["restart"].values()) == pytest.approx(1.0)
+    assert summary.gain == pytest.approx(fmdp.evaluate(model, mixed).gain, abs=1e-6)
+    assert summary.events["first"].share >= 0.25 * mu[place] - 1e-12

@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import Deadline
+from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import expand
 from fmdp.model.spaces import decode, encode, project_some
-from fmdp.planning.evaluate import POLICY_GAIN_STATES, tabulated_actions
+from fmdp.planning.evaluate import POLICY_GAIN_STATES
 from fmdp.planning.explain.explain import explain_states
 from fmdp.planning.explain.explanation import Explanation
 from fmdp.planning.occupancy.adjoint import Adjoint
 from fmdp.planning.occupancy.events import Holds, checked_events
 from fmdp.planning.occupancy.law import Law, long_run_law
 from fmdp.planning.occupancy.tables import WeightedActions
+from fmdp.planning.policies.mixed import MixedPolicy, mixture_of
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
@@ -47,7 +48,7 @@ class Visited:
     share
         Its share of time.
     action
-        The policy's action there, by name.
+        The policy's action there, by name; one of them if it randomises.
     runner_up
         The best other action, by name; None if it is not known.
     gap
@@ -163,15 +164,26 @@ def refuse_without_law(policy: object) -> None:
         raise InvalidParameter(
             "the policy has a horizon: there are no long-run shares of time of a policy that ends"
         )
-    if isinstance(policy, RandomisedPolicy):
+    if isinstance(policy, RandomisedPolicy) and not isinstance(policy, MixedPolicy):
         raise InvalidParameter(
-            "the policy draws its actions at random: inspect needs one action per state"
+            "the policy draws its actions at random: inspect takes tables and MixedPolicy only"
         )
+
+
+def weighted_actions(
+    model: FactoredMDP, policy: Policy | MixedPolicy, deadline: Deadline = NEVER
+) -> WeightedActions:
+    """Return a stationary policy as tables of actions with their weights."""
+    mixture = mixture_of(policy, model.structure, deadline)
+    actions = tuple(actions for _, actions in mixture)
+    if len(mixture) == 1:
+        return WeightedActions(actions)
+    return WeightedActions(actions, tuple(weights for weights, _ in mixture))
 
 
 def summarise(
     model: FactoredMDP,
-    policy: Policy,
+    policy: Policy | MixedPolicy,
     *,
     events: Mapping[str, Any] | None = None,
     most_visited: int = MOST_VISITED,
@@ -187,8 +199,8 @@ def summarise(
     holds = checked_events(model.structure, events)
     refuse_without_law(policy)
     whole, model = model, expand(model)
-    tables = WeightedActions((tabulated_actions(model, policy),))
     deadline = Deadline.after(max_seconds, started)
+    tables = weighted_actions(model, policy, deadline)
     law = long_run_law(model, tables, memory_limit=memory_limit, deadline=deadline)
     s = model.structure
     counted = _Counted(law, tables, s)
@@ -316,7 +328,7 @@ class _Counted:
 
 
 def _most_visited(
-    model: FactoredMDP, policy: Policy, law: Law, tables: WeightedActions, most: int
+    model: FactoredMDP, policy: Policy | MixedPolicy, law: Law, tables: WeightedActions, most: int
 ) -> tuple[Visited, ...]:
     s = model.structure
     order = np.argsort(-law.shares, kind="stable")[:most]
@@ -344,11 +356,12 @@ def _most_visited(
 
 
 def _explanations(
-    model: FactoredMDP, policy: Policy, states: Sequence[tuple[int, ...]]
+    model: FactoredMDP, policy: Policy | MixedPolicy, states: Sequence[tuple[int, ...]]
 ) -> Iterator[Explanation | None]:
     """Yield the explanation of each state; None where there is none."""
     known: list[Explanation] = []
-    if states and model.structure.n_states <= POLICY_GAIN_STATES:
+    single = not isinstance(policy, MixedPolicy)
+    if states and single and model.structure.n_states <= POLICY_GAIN_STATES:
         try:
             known = explain_states(model, policy, states)
         except FmdpError:  # several recurrent classes, or too slow: shares are known all the same
