@@ -72,8 +72,14 @@ def test_a_warm_learner(log: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--model SKELETON or --structure learn, one of them"),
-        (["--model", "circle:2", "--structure", "learn"], "one of them"),
+        ([], "--model SKELETON or --structure learn, or both"),
+        (["--structure", "learn", "--known", "a"], "without a model"),
+        (["--model", "circle:2", "--structure", "learn", "--known", "a"], "must be among"),
+        (["--model", "circle:2", "--structure", "learn", "--actions", "a"], "those of the model"),
+        (["--model", "circle:2", "--known", "a"], "structure=learn alone"),
+        (["--model", "circle:2", "--structure", "learn", "--zeros-from-model"], "needs the scopes"),
+        (["--model", "circle:2", "--skipped", "bad.csv"], "for --skip-bad alone"),
+        (["--model", "circle:2", "--time", "when"], "no column 'when' of times"),
         (["--structure", "guess"], "--structure must be learn"),
         (["--structure", "learn"], "say which columns are actions"),
         (["--model", "circle:3"], "lacks the column"),
@@ -94,3 +100,37 @@ def test_where_it_is_written(log: Path, tmp_path: Path, run: Run) -> None:
     assert "that of a model file, .json" in run(*words, str(tmp_path / "model.txt")).refusal
     assert "no directory" in run(*words, str(tmp_path / "none" / "model.json")).refusal
     assert "no such file" in run("fit", "none.csv", *words[2:], str(tmp_path / "m.json")).refusal
+
+
+def test_bad_cells_are_skipped_and_listed(log: Path, tmp_path: Path, run: Run) -> None:
+    lines = log.read_text().splitlines()
+    lines[7] = "wron" + lines[7][1:]
+    lines[20] = lines[20] + ",1"
+    log.write_text("\n".join(lines))
+    out, bad = tmp_path / "model.json", tmp_path / "bad.csv"
+    words = ["fit", str(log), "--model", "circle:2", "--out", str(out)]
+    refusal = run(*words).refusal
+    assert "line 8, column 'machine_0': there is no value 'wron'" in refusal
+    assert "also bad: line 21" in refusal
+    assert not out.exists()
+    ran = run(*words, "--skip-bad", "--skipped", str(bad))
+    assert ran.status == 0
+    assert "2 rows with a bad cell" in ran.out
+    rows = bad.read_text().splitlines()
+    assert rows[0] == "row,column,value,why"
+    assert [row.split(",")[0] for row in rows[1:]] == ["8", "21"]
+    found = run(*words, "--skip-bad", "--json").json
+    assert [cell["where"] for cell in found["skipped"]] == [8, 21]
+    assert found["steps"] == 1999 - 4  # a bad state takes the step before with it
+
+
+def test_scopes_learned_for_a_known_model(log: Path, tmp_path: Path, run: Run) -> None:
+    s = fmdp.problem("circle:2").structure
+    words = ["fit", str(log), "--model", "circle:2", "--structure", "learn", "--known"]
+    words += [s.state_names[1], "--out", str(tmp_path / "model.json"), "--json"]
+    found = run(*words).json
+    assert found["scopes"][s.state_names[1]] == [s.names[v] for v in s.transition_scopes[1]]
+    assert found["scopes"][s.reward_names[0]] == [s.state_names[0]]
+    model = fmdp.load(tmp_path / "model.json")
+    assert model.structure.values == s.values
+    assert model.initial_state == fmdp.problem("circle:2").initial_state

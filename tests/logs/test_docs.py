@@ -16,4 +16,4 @@ def test_the_page_runs(
     monkeypatch.chdir(tmp_path)
     page = Page("logs.md")
     page.run(capsys)
-    assert (page.commands, page.printed) == (5, 2)
+    assert (page.commands, page.printed) == (7, 2)

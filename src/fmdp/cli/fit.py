@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +16,16 @@ from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fmdp.logs.tables import BadCell
     from fmdp.model import Structure
 
 
 FIT_KEYS = ("steps", "runs", "rows", "rows_seen", "rho")
 """Keys of the JSON object that are attributes of the fitted model."""
+MOST_SHOWN = 10
+"""Most skipped cells that are printed."""
 
 
 def fit(
@@ -33,13 +41,15 @@ def fit(
         str | None,
         typer.Option(
             metavar="SKELETON",
-            help="A model file or problem id that gives the structure; its tables are not used.",
+            help="A model file or problem id that gives the structure; its tables are not used. "
+            "With --structure learn it gives everything except scopes.",
         ),
     ] = None,
     structure: Annotated[
         str | None,
         typer.Option(
-            metavar="learn", help="Learn variables, values and scopes from the log instead."
+            metavar="learn",
+            help="Learn scopes from the log; without --model also variables and values.",
         ),
     ] = None,
     max_parents: Annotated[
@@ -56,9 +66,42 @@ def fit(
         str | None,
         typer.Option(metavar="R[,R...]", help="learn: the columns that are rewards."),
     ] = None,
+    known: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F[,F...]",
+            help="learn with --model: factors whose scopes stay as in the model.",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Sort the rows by this column of numbers or ISO dates, and report holes and "
+            "duplicates.",
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip steps with a bad cell, and list them.")
+    ] = False,
+    skipped: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all skipped cells to this CSV file."),
+    ] = None,
+    zeros_from_model: Annotated[
+        bool,
+        typer.Option(
+            "--zeros-from-model",
+            help="Keep impossible what the tables of --model hold impossible.",
+        ),
+    ] = False,
     prior: Annotated[
-        str, typer.Option(metavar="W", help="Prior count (Dirichlet parameter) of every value.")
-    ] = "0.5",
+        str | None,
+        typer.Option(
+            metavar="W",
+            help="Prior count (Dirichlet parameter) of every value. Default: 1/r^2 for r values.",
+        ),
+    ] = None,
     rho: Annotated[
         str,
         typer.Option(
@@ -73,37 +116,50 @@ def fit(
     json: options.Json = False,
 ) -> None:
     """Estimate a model with confidence intervals from a log."""
-    if (model is None) == (structure is None):
-        raise InvalidParameter("fmdp fit needs --model SKELETON or --structure learn, one of them")
+    if model is None and structure is None:
+        raise InvalidParameter("fmdp fit needs --model SKELETON or --structure learn, or both")
     if structure not in (None, "learn"):
         raise InvalidParameter(f"--structure must be learn; got {structure!r}")
     if out.suffix != ".json":
         raise InvalidParameter(
             f"cannot write {out}: its ending must be that of a model file, .json"
         )
+    if skipped is not None and not skip_bad:
+        raise InvalidParameter(f"--skipped {skipped} is for --skip-bad alone")
     refuse_unwritable(out, log, model)
+    if skipped is not None:
+        refuse_unwritable(skipped, log, model, str(out))
     from fmdp.logs import fit as fit_to
     from fmdp.logs.fit import MAX_PARENTS, PRIOR, RHO
     from fmdp.model import save
+    from fmdp.model.io.files import write_atomically
     from fmdp.problems import problem
 
     most = None if max_parents is None else MAX_PARENTS.parse(max_parents, "fit")
-    weight, failure = PRIOR.parse(prior, "fit"), RHO.parse(rho, "fit")
+    weight = None if prior is None else PRIOR.parse(prior, "fit")
+    failure = RHO.parse(rho, "fit")
     with progress(f"reading {log}", compiles=False):
         # Loaded here because a model file may be called "learn".
-        known: Any = "learn" if model is None else problem(model)
+        skeleton = None if model is None else problem(model)
         fitted = fit_to(
             log,
-            known,
+            "learn" if structure is not None or skeleton is None else skeleton,
             max_parents=most,
             actions=_split(actions),
             rewards=_split(rewards),
             prior=weight,
             rho=failure,
             ignore=ignore or (),
+            time=time,
+            skip_bad=skip_bad,
+            zeros_from_model=zeros_from_model,
+            model=None if structure is None else skeleton,
+            known=_split(known),
         )
+        if skipped is not None:
+            write_atomically(skipped, _csv(fitted.skipped))
         save(fitted.model, out)
-    scopes = _scopes(fitted.model.structure) if model is None else None
+    scopes = None if structure is None else _scopes(fitted.model.structure)
     if json:
         print_json(
             {
@@ -112,6 +168,7 @@ def fit(
                 **{key: getattr(fitted, key) for key in FIT_KEYS},
                 "scopes": scopes,
                 "notes": fitted.notes,
+                "skipped": [asdict(cell) for cell in fitted.skipped],
             }
         )
         return
@@ -124,7 +181,32 @@ def fit(
     for name, scope in (scopes or {}).items():
         rows.append(("scope", f"{name}: {', '.join(scope) or 'none'}"))
     rows += [("note", note) for note in fitted.notes]
+    rows += _skipped(fitted.skipped)
     print_people(columns([*rows, ("saved", f"the model, in {out}")]))
+
+
+def _skipped(cells: Sequence[BadCell]) -> list[tuple[str, str]]:
+    """Return lines about the skipped cells: how many, and the first few."""
+    if not cells:
+        return []
+    many = len({cell.where for cell in cells})
+    lines = [("skipped", f"{many:,} row{'s' * (many > 1)} with a bad cell")]
+    for cell in cells[:MOST_SHOWN]:
+        column = "" if cell.column is None else f", {cell.column}"
+        lines.append(("", f"{cell.where}{column}: {cell.value}: {cell.why}"))
+    if len(cells) > MOST_SHOWN:
+        lines.append(("", f"and {len(cells) - MOST_SHOWN:,} more (--skipped FILE has all)"))
+    return lines
+
+
+def _csv(cells: Sequence[BadCell]) -> bytes:
+    """Return the skipped cells as a CSV file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "column", "value", "why"])
+    for cell in cells:
+        writer.writerow([cell.where, cell.column or "", cell.value, cell.why])
+    return text.getvalue().encode()
 
 
 def _scopes(structure: Structure) -> dict[str, list[str]]:

@@ -1,9 +1,10 @@
 """Fit a model with intervals to a log of steps.
 
-    P(v | x) = (N(x, v) + prior) / (N(x) + prior |S_i|),    R(x) = mean of the rewards at x,
+    P(v | x) = (N(x, v) + w) / (N(x) + w |S_i|),    R(x) = mean of the rewards at x,
 
-counted by class where rows are known to be alike. A row without visits is uniform, and an unseen
-reward is the middle of its range. Every number has an interval, and all of them hold together with
+with a prior w, counted by class where rows are known to be alike. A row without visits is uniform,
+and an unseen reward is the middle of its range. If the skeleton's zeros are kept, S_i is the set of
+values that it holds possible after x. Every number has an interval, and all of them hold together with
 probability 1 - rho (intervals.py) if the structure is right and rewards stay inside their ranges.
 
 Cost: one pass over the log, constant memory beside the tables; a log whose structure is to be
@@ -13,7 +14,7 @@ learned is kept, with a byte or two per value (scopes.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,25 +22,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.parameters import Integer, Number, quoted
+from fmdp._base.parameters import Flag, Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.logs.intervals import mean_width, proportion_interval, shares
-from fmdp.logs.scopes import learn_structure
-from fmdp.logs.steps import Reader, Steps
-from fmdp.logs.tables import Table, table_of
+from fmdp.logs.ordering import in_order
+from fmdp.logs.scopes import learn_scopes, learn_structure
+from fmdp.logs.steps import Reader, Steps, rows_of
+from fmdp.logs.tables import BadCell, Table, table_of
 from fmdp.model import FactoredMDP, Intervals, Structure
-from fmdp.model.spaces import strides
 from fmdp.problems import Problem, problem
 
 Floats = NDArray[np.float64]
 
 LEARN = "learn"
 _OWNER = "fit"
+# The default is no number: 1/r^2 for r possible values. A larger prior spreads mass over values
+# that never follow, which biases the gain; with none, a value that was not seen yet is impossible.
 PRIOR = Number("prior", 0.5, "Dirichlet parameter of every value before any count", low=0.0)
 RHO = Number(
     "rho", 0.1, "failure probability of all intervals together", low=0.0, high=1.0,
     low_open=True, high_open=True,
 )  # fmt: skip
+SKIP_BAD = Flag("skip_bad", False, "whether steps with a bad cell are skipped")
+ZEROS = Flag("zeros_from_model", False, "whether impossible moves of the model stay impossible")
 MAX_PARENTS = Integer("max_parents", 2, "most variables in a scope that is learned", low=0)
 
 
@@ -58,7 +63,9 @@ class Fit:
     rho
         All intervals hold together with probability at least 1 - rho.
     notes
-        Assumptions, one line each.
+        Assumptions, and what was found in the log, one line each.
+    skipped
+        Bad cells whose steps were skipped: row, column, value and reason.
     """
 
     model: FactoredMDP
@@ -68,6 +75,7 @@ class Fit:
     rows_seen: int
     rho: float
     notes: tuple[str, ...]
+    skipped: tuple[BadCell, ...] = ()
 
     def __repr__(self) -> str:
         streams = f" in {self.runs:,} stream{'s' * (self.runs > 1)}" if self.runs else ""
@@ -84,9 +92,14 @@ def fit(
     max_parents: int | None = None,
     actions: Iterable[str] = (),
     rewards: Iterable[str] = (),
-    prior: float = 0.5,
+    prior: float | None = None,
     rho: float = 0.1,
     ignore: Iterable[str] = (),
+    time: str | None = None,
+    skip_bad: bool = False,
+    zeros_from_model: bool = False,
+    model: FactoredMDP | Problem | str | os.PathLike[str] | None = None,
+    known: Iterable[str] = (),
 ) -> Fit:
     """Fit a model with intervals to a log of (state, action, rewards, next state).
 
@@ -103,14 +116,28 @@ def fit(
     max_parents
         Most variables in a learned scope; 2 by default.
     actions, rewards
-        Columns that are action variables and reward factors, for a learned structure; all others
-        are state variables.
+        Columns that are action variables and reward factors, for a learned structure without
+        `model`; all others are state variables.
     prior
-        Dirichlet parameter of every value before any count; 0 for the frequencies themselves.
+        Dirichlet parameter of every value before any count; 0 for the frequencies themselves. By
+        default 1/r^2 for r possible values, so that all of them weigh 1/r of an observation.
     rho
         Failure probability of all intervals together.
     ignore
         Columns to ignore.
+    time
+        Column of times, numbers or ISO dates, by which the rows are sorted. Holes and duplicates
+        are reported in the notes.
+    skip_bad
+        Whether steps with a bad cell are skipped and listed in `skipped`, instead of refused.
+    zeros_from_model
+        Whether what the tables of the model hold impossible stays impossible: probability 0, with
+        the interval [0, 0]. A step that contradicts is a bad row.
+    model
+        For structure="learn": a skeleton that gives variables, values, ranges, groups, constraints
+        and the initial state, so that scopes alone are learned.
+    known
+        With `model`: names of transition and reward factors whose scopes stay as in the skeleton.
 
     Returns
     -------
@@ -126,35 +153,126 @@ def fit(
     TooLarge
         If a log whose structure is to be learned does not fit into memory.
     """
-    weight, failure = PRIOR.check(prior, _OWNER), RHO.check(rho, _OWNER)
+    weight = None if prior is None else PRIOR.check(prior, _OWNER)
+    failure = RHO.check(rho, _OWNER)
     ignored, acts = _names(ignore, "ignore"), _names(actions, "actions")
-    paid = _names(rewards, "rewards")
-    table = table_of(log)
-    if isinstance(structure, str) and structure == LEARN:
-        most = MAX_PARENTS.check(2 if max_parents is None else max_parents, _OWNER)
+    paid, kept_scopes = _names(rewards, "rewards"), _names(known, "known")
+    learns = isinstance(structure, str) and structure == LEARN
+    _refuse_idle(
+        learns,
+        model is not None,
+        {"max_parents": max_parents, "actions": acts, "rewards": paid},
+        {"model": model, "known": kept_scopes},
+        zeros_from_model,
+    )
+    table = table_of(log, skip=SKIP_BAD.check(skip_bad, _OWNER))
+    order_notes: tuple[str, ...] = ()
+    if time is not None:
+        ordered = in_order(table, _names([time], "time")[0], ignored)
+        table, order_notes = ordered.table, ordered.notes
+        ignored = (*ignored, time)
+    most = MAX_PARENTS.check(2 if max_parents is None else max_parents, _OWNER)
+    if learns and model is None:
         learned = learn_structure(table, acts, paid, most, ignored)
         counts = Counts(learned.structure, has_rewards=True)
         counts.add(learned.steps)
-        return _fitted(table, counts, None, learned.initial_state, weight, failure, learned.notes)
-    for name, given in (("max_parents", max_parents), ("actions", acts), ("rewards", paid)):
-        if given:
+        notes = (*order_notes, *learned.notes, *_chain_notes(counts, time))
+        return _fitted(table, counts, None, learned.initial_state, weight, failure, notes)
+    known_structure, skeleton = _known(model if learns else structure)
+    if zeros_from_model and skeleton is None:
+        raise InvalidParameter(
+            "zeros_from_model needs a model with tables; got a structure, which has none"
+        )
+    possible = None if skeleton is None or learns else possible_moves(skeleton)
+    reader = Reader(table, known_structure, ignored, possible, zeros_from_model)
+    if not reader.has_rewards and skeleton is None:
+        raise InvalidParameter(
+            f"{table.name}: lacks the rewards {', '.join(known_structure.reward_names)}, and a "
+            f"structure has none to keep; give a model"
+        )
+    learned_notes: tuple[str, ...] = ()
+    if learns:
+        learned_structure, steps, learned_notes = learn_scopes(
+            table, reader, known_structure, most, kept_scopes
+        )
+        counts = Counts(learned_structure, reader.has_rewards)
+        counts.add(steps)
+    else:
+        counts = Counts(known_structure, reader.has_rewards)
+        if zeros_from_model and possible is not None:
+            counts.allow(possible)
+        for steps in reader.steps():
+            counts.add(steps)
+    notes = (*order_notes, *learned_notes, *_chain_notes(counts, time))
+    if reader.impossible and not zeros_from_model:
+        notes += (
+            (
+                f"{reader.impossible:,} of {counts.steps:,} steps are impossible in the model, "
+                f"the first at {table.place} {reader.first_impossible}: is the log in order, "
+                f"and of this system?"
+            ),
+        )
+    if not reader.has_rewards:
+        notes += ("the log has no rewards: those of the model are kept",)
+    initial = None if skeleton is None else skeleton.initial_state
+    return _fitted(table, counts, skeleton, initial, weight, failure, notes)
+
+
+def _refuse_idle(
+    learns: bool,
+    has_model: bool,
+    of_columns: Mapping[str, Any],
+    of_skeleton: Mapping[str, Any],
+    zeros: bool,
+) -> None:
+    """Raise InvalidParameter for a parameter that would have no effect."""
+    for name, given in (*of_columns.items(), *of_skeleton.items()):
+        if given and not learns:
             raise InvalidParameter(
                 f"the '{name}' parameter of {_OWNER} is for structure=learn alone; got "
                 f"{quoted(given)}"
             )
-    known, skeleton = _known(structure)
-    reader = Reader(table, known, ignored)
-    if not reader.has_rewards and skeleton is None:
+    for name in ("actions", "rewards"):
+        if of_columns[name] and has_model:
+            raise InvalidParameter(
+                f"the '{name}' of {_OWNER} are those of the model; got {quoted(of_columns[name])}"
+            )
+    if of_skeleton["known"] and not has_model:
         raise InvalidParameter(
-            f"{table.name}: lacks the rewards {', '.join(known.reward_names)}, and a structure has "
-            f"none to keep; give a model"
+            f"the 'known' scopes of {_OWNER} are those of a model; got "
+            f"{quoted(of_skeleton['known'])} without a model"
         )
-    counts = Counts(known, reader.has_rewards)
-    for steps in reader.steps():
-        counts.add(steps)
-    initial = None if skeleton is None else skeleton.initial_state
-    notes = () if reader.has_rewards else ("the log has no rewards: those of the model are kept",)
-    return _fitted(table, counts, skeleton, initial, weight, failure, notes)
+    if ZEROS.check(zeros, _OWNER) and learns:
+        raise InvalidParameter(
+            "zeros_from_model needs the scopes of the model; they are not known with "
+            "structure=learn"
+        )
+
+
+def _chain_notes(counts: Counts, time: str | None) -> tuple[str, ...]:
+    if not counts.unchained:
+        return ()
+    many = f"{counts.unchained:,} of {counts.steps:,} rows"
+    if counts.runs:
+        return (
+            (
+                f"{many} are not later than the row before by their column 't', and successive "
+                f"rows are taken for steps: is the log in order? (time='t' sorts it)"
+            ),
+        )
+    hint = "" if time is not None else " (a column of times would put them in order)"
+    return (
+        (
+            f"{many} do not begin in the next state of the row before{hint}; every row is a step "
+            f"of its own"
+        ),
+    )
+
+
+def possible_moves(model: FactoredMDP) -> tuple[NDArray[np.bool_], ...]:
+    """Return whether each next value has a positive probability, [rows, |S_i|] per factor."""
+    tables = model.transitions if model.intervals is None else model.intervals.upper
+    return tuple(table > 0.0 for table in tables)
 
 
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
@@ -187,6 +305,7 @@ class Counts:
         self.structure = s
         self.has_rewards = has_rewards
         self.steps = self.runs = 0
+        self.unchained = 0
         self.values = np.zeros(s.n_transition_classes, dtype=np.int64)
         """[classes]: number of values of a row of the class."""
         for i, size in enumerate(s.state_sizes):
@@ -194,34 +313,41 @@ class Counts:
         self.first = np.concatenate([[0], np.cumsum(self.values)])
         """[classes + 1]: index of the first cell of each class."""
         self.cells = np.zeros(self.first[-1], dtype=np.int64)
+        self.possible = np.ones(self.first[-1], dtype=np.bool_)
+        """[cells]: whether a value may follow."""
         self.paid = np.zeros(s.n_reward_classes, dtype=np.int64)
         self.sums = np.zeros(s.n_reward_classes)
         self.squares = np.zeros(s.n_reward_classes)
         """Sums of squares of rewards, scaled to [0, 1] by their range; so are `sums`."""
 
+    def allow(self, possible: Sequence[NDArray[np.bool_]]) -> None:
+        """Hold all other moves impossible: [rows, |S_i|] per factor."""
+        s = self.structure
+        self.possible[:] = False
+        for i, table in enumerate(possible):
+            starts = self.first[s.transition_classes_of(i)]
+            rows, values = np.nonzero(table)
+            self.possible[starts[rows] + values] = True
+
     def add(self, steps: Steps) -> None:
         """Count some steps."""
         s = self.structure
+        self.unchained = steps.unchained
         self.steps += len(steps.states)
         self.runs = steps.runs
         joint = np.concatenate([steps.states, steps.actions], axis=1, dtype=np.int64)
         for i, scope in enumerate(s.transition_scopes):
-            classes = s.transition_classes_of(i)[self._rows(joint, scope)]
+            classes = s.transition_classes_of(i)[rows_of(s, joint, scope)]
             np.add.at(self.cells, self.first[classes] + steps.next_states[:, i], 1)
         if not steps.rewards.shape[1]:
             return
         for k, scope in enumerate(s.reward_scopes):
-            classes = s.reward_classes_of(k)[self._rows(joint, scope)]
+            classes = s.reward_classes_of(k)[rows_of(s, joint, scope)]
             lo, hi = s.reward_ranges[k]
             share = (steps.rewards[:, k] - lo) / ((hi - lo) or 1.0)
             np.add.at(self.paid, classes, 1)
             np.add.at(self.sums, classes, share)
             np.add.at(self.squares, classes, share * share)
-
-    def _rows(self, joint: NDArray[np.int64], scope: Sequence[int]) -> NDArray[np.int64]:
-        steps = np.array(strides(self.structure.scope_sizes(scope)), dtype=np.int64)
-        rows: NDArray[np.int64] = joint[:, list(scope)] @ steps
-        return rows
 
     @property
     def visits(self) -> NDArray[np.int64]:
@@ -229,9 +355,14 @@ class Counts:
         return np.add.reduceat(self.cells, self.first[:-1])
 
     @property
+    def choices(self) -> NDArray[np.int64]:
+        """[classes]: number of possible values."""
+        return np.add.reduceat(self.possible.astype(np.int64), self.first[:-1])
+
+    @property
     def events(self) -> int:
         """Number of events that share the failure probability."""
-        values = self.values
+        values = self.choices
         of_rows = int(np.where(values == 2, 1, np.where(values == 1, 0, values)).sum())
         return of_rows + (len(self.paid) if self.has_rewards else 0)
 
@@ -241,24 +372,30 @@ def _fitted(
     counts: Counts,
     skeleton: FactoredMDP | None,
     initial_state: tuple[int, ...] | None,
-    prior: float,
+    prior: float | None,
     rho: float,
     notes: tuple[str, ...],
 ) -> Fit:
     s = counts.structure
     if not counts.steps:
+        bad = len(table.problems.rows)
         raise InvalidParameter(
             f"{table.name}: has no step; a step needs a row with its next state, or two rows"
+            f"{f'; {bad:,} bad rows were skipped' if bad else ''}"
         )
     share = rho / max(counts.events, 1)
     of_cell = np.repeat(np.arange(len(counts.values)), counts.values)
     visits = counts.visits[of_cell].astype(np.float64)
-    values = counts.values[of_cell].astype(np.float64)
-    weight = visits + prior * values
-    rows = np.where(weight > 0, (counts.cells + prior) / np.maximum(weight, 1e-300), 1.0 / values)
+    values = counts.choices[of_cell].astype(np.float64)
+    added = 1.0 / values**2 if prior is None else np.full(len(values), prior)
+    weight = visits + added * values
+    rows = np.where(weight > 0, (counts.cells + added) / np.maximum(weight, 1e-300), 1.0 / values)
+    rows = np.where(counts.possible, rows, 0.0)
     lower, upper = proportion_interval(counts.cells, visits, shares(visits, share))
     single = values == 1
     lower, upper = np.where(single, 1.0, lower), np.where(single, 1.0, upper)
+    lower = np.where(counts.possible, lower, 0.0)
+    upper = np.where(counts.possible, upper, 0.0)
     # A strong prior may pull a mean out of its interval, which is then extended to it.
     lower, upper = np.minimum(lower, rows), np.maximum(upper, rows)
 
@@ -281,7 +418,8 @@ def _fitted(
         Intervals(spread(lower), spread(upper), *ends),
     )
     seen = int((counts.visits > 0).sum())
-    return Fit(model, counts.steps, counts.runs, len(counts.values), seen, rho, notes)
+    skipped = table.problems.cells()
+    return Fit(model, counts.steps, counts.runs, len(counts.values), seen, rho, notes, skipped)
 
 
 def _rewards(

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,7 +39,17 @@ from scipy.special import gammaln, xlogy
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
-from fmdp.logs.steps import MARKS, NEXT, Names, Steps, numbers_of, roles_of, steps_of, text_of
+from fmdp.logs.steps import (
+    MARKS,
+    NEXT,
+    Names,
+    Reader,
+    Steps,
+    numbers_of,
+    roles_of,
+    steps_of,
+    text_of,
+)
 from fmdp.logs.tables import Table
 from fmdp.model import Structure
 from fmdp.model.naming import Value, number_in
@@ -76,13 +86,13 @@ def learn_structure(
     """Learn variables and values from the columns, and scopes by their scores."""
     states = _state_columns(table, actions, rewards, ignored)
     encoder = FirstSeen(table)
-    blocks = _read_all(table, Names(states, actions, rewards), ignored, encoder)
+    names = Names(states, actions, rewards)
+    roles = roles_of(table, names, ignored)
+    blocks = _read_all(table, steps_of(table, roles, names, encoder))
     values, orders = encoder.values(states + tuple(actions))
     whole = _renumbered(blocks, orders, len(states))
     sizes = tuple(map(len, values))
-    joint = np.concatenate([whole.states, whole.actions], axis=1)
-    _refuse_much(table, len(joint), sizes, len(states) + len(rewards), max_parents)
-    scopes = best_scopes(joint, sizes, whole.next_states, whole.rewards, max_parents)
+    scopes = _searched(table, whole, sizes, max_parents)
     ranges = tuple((float(column.min()), float(column.max())) for column in whole.rewards.T)
     structure = Structure(
         sizes[: len(states)],
@@ -96,9 +106,8 @@ def learn_structure(
         values[: len(states)],  # type: ignore[arg-type]
         values[len(states) :],  # type: ignore[arg-type]
     )
-    chosen = f"scopes of at most {max_parents} variables were chosen by their scores"
     notes = (
-        f"{chosen}, and the intervals take them for right",
+        _chosen_note(max_parents),
         *(
             f"the range of reward {name!r} is what the log shows, [{lo:g}, {hi:g}], and its "
             f"intervals take it for right"
@@ -108,14 +117,74 @@ def learn_structure(
     return Learned(structure, whole, tuple(whole.states[0].tolist()), notes)
 
 
-def _read_all(
-    table: Table, names: Names, ignored: Sequence[str], encoder: FirstSeen
-) -> list[Steps]:
+def learn_scopes(
+    table: Table, reader: Reader, skeleton: Structure, max_parents: int, known: Sequence[str]
+) -> tuple[Structure, Steps, tuple[str, ...]]:
+    """Learn the scopes of a known structure, except those of the factors named in `known`.
+
+    Returns the structure, the steps and notes. Variables, values, ranges, groups and constraints
+    stay. Without rewards in the log, the scopes of rewards stay too.
+    """
+    s = skeleton
+    names = (*s.state_names, *s.reward_names)
+    for name in known:
+        if name not in names:
+            raise InvalidParameter(
+                f"no transition or reward factor is called {quoted(name)}; known must be among "
+                f"{', '.join(names)}{did_you_mean(name, names)}"
+            )
+    whole = _joined_blocks(_read_all(table, reader.steps()))
+    found = _searched(table, whole, s.sizes, max_parents)
+    given = (*s.transition_scopes, *s.reward_scopes)
+    scopes = [
+        given[f] if name in known or f >= len(found) else found[f] for f, name in enumerate(names)
+    ]
+    structure = s.with_factors(
+        scopes[: s.m],
+        scopes[s.m :],
+        s.reward_ranges,
+        s.reward_names,
+        s.groups,
+        None,
+        s.constraints,
+        None,
+    )
+    notes = [_chosen_note(max_parents)]
+    if s.alike is not None:
+        notes.append("the classes of alike rows are those of other scopes, and were dropped")
+    return structure, whole, tuple(notes)
+
+
+def _chosen_note(max_parents: int) -> str:
+    chosen = f"scopes of at most {max_parents} variables were chosen by their scores"
+    return f"{chosen}, and the intervals take them for right"
+
+
+def _searched(
+    table: Table, whole: Steps, sizes: Sequence[int], max_parents: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the best scopes; raise InvalidParameter if the search would take too long."""
+    joint = np.concatenate([whole.states, whole.actions], axis=1)
+    factors = whole.next_states.shape[1] + whole.rewards.shape[1]
+    _refuse_much(table, len(joint), sizes, factors, max_parents)
+    return best_scopes(joint, sizes, whole.next_states, whole.rewards, max_parents)
+
+
+def _joined_blocks(blocks: list[Steps]) -> Steps:
+    return blocks[-1]._replace(
+        states=np.concatenate([block.states for block in blocks]),
+        actions=np.concatenate([block.actions for block in blocks]),
+        rewards=np.concatenate([block.rewards for block in blocks]),
+        next_states=np.concatenate([block.next_states for block in blocks]),
+        where=(),
+    )
+
+
+def _read_all(table: Table, steps: Iterable[Steps]) -> list[Steps]:
     """Return all steps of a log in the smallest types; raise TooLarge if memory is short."""
     blocks = []
-    roles = roles_of(table, names, ignored)
     kept = 0
-    for block in steps_of(table, roles, names, encoder):
+    for block in steps:
         small = block._replace(
             states=_small(block.states),
             actions=_small(block.actions),
@@ -180,7 +249,9 @@ class FirstSeen:
             number = codes.get(text)
             if number is None:
                 if not text:
-                    raise InvalidParameter(f"{self._table.at(where[place], column)}: is empty")
+                    self._table.problems.add(where[place], column, "", "is empty")
+                    encoded[place] = -1
+                    continue
                 if len(codes) == MOST_VALUES:
                     raise InvalidParameter(
                         f"{self._table.at(where[place], column)}: has more than {MOST_VALUES:,} "
@@ -243,6 +314,7 @@ def _renumbered(blocks: list[Steps], orders: list[NDArray[np.int64]], m: int) ->
         joined([block.next_states for block in blocks], orders[:m]),
         (),
         blocks[-1].runs,
+        blocks[-1].unchained,
     )
 
 

@@ -47,6 +47,9 @@ class Steps(NamedTuple):
     where: Sequence[int]  # [n]: line, row or record number
     runs: int
     """Number of streams begun so far; 0 if every row has its own next state."""
+    unchained: int = 0
+    """Rows so far that do not begin in the next state of the row before; in streams, rows that are
+    not later than the row before by column `t`."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ class Roles:
     next_states: tuple[int, ...] | None
     """None for a stream."""
     mark: int | None
+    """Column that says where a stream ends."""
+    time: int | None = None
+    """Column `t` of a recorded run, which is not used."""
 
 
 class _Columns:
@@ -118,8 +124,9 @@ def roles_of(table: Table, names: Names, ignored: Sequence[str] = ()) -> Roles:
     states = columns.take(names.states, "a state variable")
     actions = columns.take(names.actions, "an action variable")
     reward_names = list(names.rewards)
+    time = None
     if any(f"{OWN}{name}" in columns.left and name not in columns.left for name in reward_names):
-        columns.left.pop("t", None)
+        time = columns.left.pop("t", None)
         columns.left.pop("reward", None)
         reward_names = [f"{OWN}{name}" for name in reward_names]
     rewards = columns.take_if_any(reward_names, "a reward factor") or ()
@@ -132,8 +139,8 @@ def roles_of(table: Table, names: Names, ignored: Sequence[str] = ()) -> Roles:
         )
     places = columns.take(marks, "a mark")
     columns.refuse_rest([*names.states, *names.actions, *reward_names, *next_names, *MARKS])
-    mark = places[0] if places and next_states is None else None
-    return Roles(states, actions, rewards, next_states, mark)
+    mark = places[0] if places else None
+    return Roles(states, actions, rewards, next_states, mark, time)
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -151,7 +158,7 @@ def text_of(value: Any) -> str:
 
 
 class Encoder(Protocol):
-    """Maps the values of columns to numbers; raises InvalidParameter for unknown ones."""
+    """Maps the values of columns to numbers; unknown ones are -1 or NaN, and noted as problems."""
 
     def variable(
         self, name: str, values: Sequence[Any], where: Sequence[int], column: str
@@ -163,18 +170,25 @@ class Encoder(Protocol):
 
 
 def steps_of(table: Table, roles: Roles, names: Names, encoder: Encoder) -> Iterator[Steps]:
-    """Yield all steps of a table in blocks; a stream holds one row back for its next state."""
+    """Yield all steps of a table in blocks; a stream holds one row back for its next state.
+
+    A step that needs a bad cell is left out if the table skips them. Otherwise InvalidParameter is
+    raised at the end of the block.
+    """
     held: Block | None = None
-    runs = 0
+    last: NDArray[np.int64] | None = None
+    last_mark = ""
+    runs = unchained = 0
     for block in table.blocks():
         whole = block if held is None else _joined(held, block)
         n = len(whole.where)
+        marks = [""] * n if roles.mark is None else list(map(text_of, whole.columns[roles.mark]))
         used: Sequence[int] = range(n)
         if roles.next_states is None:
-            marks = None if roles.mark is None else list(map(text_of, whole.columns[roles.mark]))
-            followed = [i for i in range(n - 1) if marks is None or marks[i] == marks[i + 1]]
-            runs += (n - 1 - len(followed)) + (held is None)
-            used, held = followed, _row(whole, n - 1)
+            begins = whole.begins or [False] * n
+            used = [i for i in range(n - 1) if marks[i] == marks[i + 1] and not begins[i + 1]]
+            runs += (n - 1 - len(used)) + (held is None)
+            held = _row(whole, n - 1)
 
         def read(read: Any, kind: Sequence[str], places: Sequence[int], rows: Sequence[int]) -> Any:
             where = [whole.where[i] for i in rows]  # noqa: B023 - called in this iteration only
@@ -188,25 +202,85 @@ def steps_of(table: Table, roles: Roles, names: Names, encoder: Encoder) -> Iter
         rewarded = names.rewards if roles.rewards else ()
         if roles.next_states is None:
             following = states[[i + 1 for i in used]]
+            if roles.time is not None:
+                times = list(map(_number, whole.columns[roles.time]))
+                unchained += sum(times[i + 1] <= times[i] for i in used)
         else:
             following = read(encoder.variable, names.states, roles.next_states, used)
-        yield Steps(
+            unchained += _unchained(last, last_mark, states, following, marks)
+            last, last_mark = following[-1:], marks[-1]
+        steps = Steps(
             states[list(used)],
             read(encoder.variable, names.actions, roles.actions, used),
             read(encoder.reward, rewarded, roles.rewards, used),
             following,
             [whole.where[i] for i in used],
             runs,
+            unchained,
         )
+        table.problems.refuse()
+        yield _good(steps)
+
+
+def _number(value: Any) -> float:
+    """Return a number, or NaN, which is neither earlier nor later than others."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _unchained(
+    last: NDArray[np.int64] | None,
+    last_mark: str,
+    states: NDArray[np.int64],
+    following: NDArray[np.int64],
+    marks: Sequence[str],
+) -> int:
+    """Return the number of rows that do not begin in the next state of the row before.
+
+    `last` and `last_mark` are those of the row before the block, None for the first block.
+    """
+    ends = following[:-1] if last is None else np.concatenate([last, following[:-1]])
+    starts = states[1:] if last is None else states
+    before = [*([] if last is None else [last_mark]), *marks[:-1]]
+    after = marks[1:] if last is None else marks
+    same = np.array([one == other for one, other in zip(before, after, strict=True)], dtype=bool)
+    differ = (ends != starts) & (ends >= 0) & (starts >= 0)
+    return int((same & differ.any(axis=1)).sum()) if len(same) else 0
+
+
+def _good(steps: Steps) -> Steps:
+    """Return the steps without a bad cell."""
+    good = np.ones(len(steps.states), dtype=bool)
+    for part in (steps.states, steps.actions, steps.next_states):
+        good &= ~(part < 0).any(axis=1)
+    good &= ~np.isnan(steps.rewards).any(axis=1)
+    return steps if good.all() else chosen(steps, good)
+
+
+def chosen(steps: Steps, kept: NDArray[np.bool_]) -> Steps:
+    """Return some of the steps."""
+    return steps._replace(
+        states=steps.states[kept],
+        actions=steps.actions[kept],
+        rewards=steps.rewards[kept],
+        next_states=steps.next_states[kept],
+        where=[steps.where[i] for i in np.flatnonzero(kept).tolist()],
+    )
 
 
 def _row(block: Block, at: int) -> Block:
-    return Block(tuple([column[at]] for column in block.columns), [block.where[at]])
+    begins = None if block.begins is None else [block.begins[at]]
+    return Block(tuple([column[at]] for column in block.columns), [block.where[at]], begins)
 
 
 def _joined(one: Block, other: Block) -> Block:
     columns = tuple(a + b for a, b in zip(one.columns, other.columns, strict=True))
-    return Block(columns, [*one.where, *other.where])
+    begins = None
+    if one.begins is not None and other.begins is not None:
+        begins = [*one.begins, *other.begins]
+    return Block(columns, [*one.where, *other.where], begins)
 
 
 # ---- of a known structure ------------------------------------------------------------------------
@@ -240,14 +314,16 @@ class KnownValues:
     ) -> NDArray[np.int64]:
         codes = self._codes[name]
         encoded = np.array([codes.get(text_of(value), -1) for value in values], dtype=np.int64)
-        if len(encoded) and encoded.min() < 0:
-            first = int(np.argmin(encoded))
-            text, known = text_of(values[first]), self._values[name]
-            raise InvalidParameter(
-                f"{self._table.at(where[first], column)}: "
+        known = self._values[name]
+        for place in np.flatnonzero(encoded < 0).tolist():
+            text = text_of(values[place])
+            self._table.problems.add(
+                where[place],
+                column,
+                text,
                 f"{'is empty' if not text else f'there is no value {quoted(text)}'}; must be one "
                 f"of {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
-                f"{did_you_mean(text, known[:1000])}"
+                f"{did_you_mean(text, known[:1000])}",
             )
         return encoded
 
@@ -257,13 +333,15 @@ class KnownValues:
         lo, hi = self._ranges[name]
         numbers = numbers_of(self._table, values, where, column)
         slack = RANGE_TOLERANCE * max(hi - lo, abs(lo), abs(hi))
-        outside = ~((numbers >= lo - slack) & (numbers <= hi + slack))
-        if outside.any():
-            first = int(np.argmax(outside))
-            raise InvalidParameter(
-                f"{self._table.at(where[first], column)}: reward {numbers[first]:g} is outside its "
-                f"range [{lo:g}, {hi:g}]"
+        outside = (numbers < lo - slack) | (numbers > hi + slack)
+        for place in np.flatnonzero(outside).tolist():
+            self._table.problems.add(
+                where[place],
+                column,
+                values[place],
+                f"reward {numbers[place]:g} is outside its range [{lo:g}, {hi:g}]",
             )
+        numbers[outside] = math.nan
         inside: NDArray[np.float64] = np.clip(numbers, lo, hi)
         return inside
 
@@ -271,7 +349,7 @@ class KnownValues:
 def numbers_of(
     table: Table, values: Sequence[Any], where: Sequence[int], column: str
 ) -> NDArray[np.float64]:
-    """Return the rewards of a column; raise InvalidParameter unless they are finite."""
+    """Return the rewards of a column; those that are not finite are NaN, and noted as problems."""
     numbers = np.empty(len(values))
     for place, value in enumerate(values):
         try:
@@ -279,10 +357,9 @@ def numbers_of(
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            raise InvalidParameter(
-                f"{table.at(where[place], column)}: a reward must be a finite number; got "
-                f"{quoted(value)}"
-            )
+            why = f"a reward must be a finite number; got {quoted(value)}"
+            table.problems.add(where[place], column, value, why)
+            number = math.nan
         numbers[place] = number
     return numbers
 
@@ -290,11 +367,25 @@ def numbers_of(
 class Reader:
     """Reader of a log as steps of a structure."""
 
-    def __init__(self, table: Table, structure: Structure, ignored: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        table: Table,
+        structure: Structure,
+        ignored: Sequence[str] = (),
+        possible: Sequence[NDArray[np.bool_]] | None = None,
+        refuse_impossible: bool = False,
+    ) -> None:
         s = structure
         self._table, self._structure = table, s
         self._names = Names(s.state_names, s.action_names, s.reward_names)
         self.roles = roles_of(table, self._names, ignored)
+        self._possible = possible
+        """[rows, |S_i|] per factor: the moves that the model holds possible, if it has tables."""
+        self._refuse_impossible = refuse_impossible
+        self.unchained = 0
+        self.impossible = 0
+        """Steps that the model holds impossible; `first_impossible` is the row of the first."""
+        self.first_impossible: int | None = None
 
     @property
     def has_rewards(self) -> bool:
@@ -305,19 +396,56 @@ class Reader:
         """Yield all steps in blocks; raise InvalidParameter for an invalid value or action."""
         known = KnownValues(self._table, self._structure)
         for steps in steps_of(self._table, self.roles, self._names, known):
-            self._refuse_forbidden(steps)
-            yield steps
+            self.unchained = steps.unchained
+            bad = self._forbidden(steps) | self._contradicting(steps)
+            self._table.problems.refuse()
+            yield chosen(steps, ~bad) if bad.any() else steps
 
-    def _refuse_forbidden(self, steps: Steps) -> None:
+    def _forbidden(self, steps: Steps) -> NDArray[np.bool_]:
+        """Return the steps whose action a constraint forbids, and note them."""
         s = self._structure
         joint = np.concatenate([steps.states, steps.actions], axis=1)
+        forbidden = np.zeros(len(joint), dtype=np.bool_)
         for constraint in s.constraints:
-            scope = constraint.scope
-            rows = joint[:, scope] @ np.array(strides(s.scope_sizes(scope)), dtype=np.int64)
-            bad = constraint.forbidden_table(s.sizes)[rows]
-            if bad.any():
-                first = int(np.argmax(bad))
-                raise InvalidParameter(
-                    f"{self._table.at(steps.where[first])}: {constraint.label(s.names)} forbids "
-                    f"this action in this state"
+            bad = constraint.forbidden_table(s.sizes)[rows_of(s, joint, constraint.scope)]
+            why = f"{constraint.label(s.names)} forbids this action in this state"
+            for place in np.flatnonzero(bad).tolist():
+                self._table.problems.add(steps.where[place], None, "forbidden action", why)
+            forbidden |= bad
+        return forbidden
+
+    def _contradicting(self, steps: Steps) -> NDArray[np.bool_]:
+        """Count the steps that the model holds impossible; return them if they are refused."""
+        s = self._structure
+        bad = np.zeros(len(steps.states), dtype=np.bool_)
+        if self._possible is None:
+            return bad
+        joint = np.concatenate([steps.states, steps.actions], axis=1)
+        for i, scope in enumerate(s.transition_scopes):
+            rows, values = rows_of(s, joint, scope), steps.next_states[:, i]
+            impossible = ~self._possible[i][rows, values]
+            bad |= impossible
+            if not self._refuse_impossible:
+                continue
+            for place in np.flatnonzero(impossible).tolist():
+                value = quoted(s.values[i][values[place]])
+                self._table.problems.add(
+                    steps.where[place],
+                    None,
+                    f"{s.state_names[i]}={s.values[i][values[place]]}",
+                    f"the next value of {quoted(s.state_names[i])} is {value}, which the model "
+                    f"holds impossible after {s.row_label(scope, int(rows[place]))}",
                 )
+        if bad.any() and self.first_impossible is None:
+            self.first_impossible = steps.where[int(np.argmax(bad))]
+        self.impossible += int(bad.sum())
+        return bad if self._refuse_impossible else np.zeros_like(bad)
+
+
+def rows_of(
+    structure: Structure, joint: NDArray[np.int64], scope: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return the row of every step in a table over a scope."""
+    steps = np.array(strides(structure.scope_sizes(scope)), dtype=np.int64)
+    rows: NDArray[np.int64] = joint[:, list(scope)].astype(np.int64) @ steps
+    return rows

@@ -2,6 +2,9 @@
 
 A CSV file is read as a stream, in constant memory. Every problem is one line with its place: line
 and column of a file, row of a frame, number of a record. steps.py interprets the columns.
+
+Bad cells are collected (`Problems`): a refusal lists the first dozen, and a log that is read with
+`skip` loses the steps that need them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,69 @@ MOST_CHARACTERS = 1 << 24
 _WHAT = "a log: a CSV file with a header, or a Parquet file (.parquet)"
 
 
+MOST_LISTED = 12
+"""Most bad cells that a refusal lists."""
+
+
+@dataclass(frozen=True)
+class BadCell:
+    """A cell, or with column None a row, of a log that cannot be used."""
+
+    where: int
+    """Line, row or record number."""
+    column: str | None
+    value: str
+    why: str
+
+
+class Problems:
+    """Bad cells of a log, in the order of its rows; each is counted once."""
+
+    def __init__(self, table: str, place: str, skip: bool) -> None:
+        self._table, self._place = table, place
+        self.skip = skip
+        self.rows: set[int] = set()
+        """Numbers of the rows with a bad cell."""
+        self._cells: dict[tuple[int, str | None], BadCell] = {}
+
+    def add(self, where: int, column: str | None, value: Any, why: str) -> None:
+        """Note a bad cell."""
+        self.rows.add(where)
+        if (where, None) in self._cells:
+            return  # the row as a whole is bad
+        self._cells.setdefault((where, column), BadCell(where, column, _shown(value), why))
+
+    def cells(self) -> tuple[BadCell, ...]:
+        """Return all bad cells, by row."""
+        return tuple(sorted(self._cells.values(), key=lambda cell: cell.where))
+
+    def refuse(self) -> None:
+        """Raise InvalidParameter if there is a bad cell that is not to be skipped.
+
+        The message explains the first one and lists up to a dozen.
+        """
+        if self.skip or not self._cells:
+            return
+        first, *others = self.cells()
+        more = [f"{self.place(cell)} ({cell.value})" for cell in others[: MOST_LISTED - 1]]
+        also = f" (also bad: {'; '.join(more)}" if more else ""
+        if len(others) >= MOST_LISTED:
+            also += f"; and more, {len(others) + 1:,} so far"
+        raise InvalidParameter(
+            f"{self._table}, {self.place(first)}: {first.why}{also}{')' if also else ''}"
+        )
+
+    def place(self, cell: BadCell) -> str:
+        """Return where a bad cell is: its row and column."""
+        column = "" if cell.column is None else f", column {quoted(cell.column)}"
+        return f"{self._place} {cell.where}{column}"
+
+
+def _shown(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+
+
 @dataclass(frozen=True)
 class Block:
     """Consecutive rows, column by column."""
@@ -36,6 +102,8 @@ class Block:
     columns: tuple[list[Any], ...]
     where: Sequence[int]
     """Line, row or record number of each row."""
+    begins: Sequence[bool] | None = None
+    """Whether a new stream begins at each row; None if nowhere."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +116,7 @@ class Table:
     place: str
     """Noun for a row: line, row or record."""
     blocks: Callable[[], Iterator[Block]]
+    problems: Problems
 
     def at(self, where: int, column: str | None = None) -> str:
         """Return the beginning of an error message."""
@@ -56,19 +125,22 @@ class Table:
         )
 
 
-def table_of(log: Any) -> Table:
-    """Return the table of a path, a data frame or an iterable of mappings."""
+def table_of(log: Any, *, skip: bool = False) -> Table:
+    """Return the table of a path, a data frame or an iterable of mappings.
+
+    With `skip`, bad cells are noted in its `problems`, and not refused.
+    """
     if isinstance(log, str | os.PathLike):
         path = path_of(log, "a log")
-        return _parquet(path) if path.suffix in (".parquet", ".pq") else _csv(path)
+        return _parquet(path, skip) if path.suffix in (".parquet", ".pq") else _csv(path, skip)
     if hasattr(log, "columns") and hasattr(log, "iloc"):
-        return _frame(log, "the frame")
+        return _frame(log, "the frame", skip)
     try:
         records = None if isinstance(log, Mapping) else iter(log)
     except TypeError:
         records = None
     if records is not None:
-        return _records(records)
+        return _records(records, skip)
     raise InvalidParameter(
         f"a log must be the path of a CSV or Parquet file, a data frame, or an iterable of "
         f"mappings; got {quoted(log)}"
@@ -95,8 +167,9 @@ def _checked(columns: Sequence[Any], name: str) -> tuple[str, ...]:
 # ---- CSV -----------------------------------------------------------------------------------------
 
 
-def _csv(path: Path) -> Table:
+def _csv(path: Path, skip: bool) -> Table:
     name = str(path)
+    problems = Problems(name, "line", skip)
     rows = _csv_rows(path)
     try:
         _, header = next(rows)
@@ -108,16 +181,15 @@ def _csv(path: Path) -> Table:
         while taken := list(islice(rows, min(ROWS, 1 + CELLS // len(columns)))):
             for line, row in taken:
                 if len(row) != len(columns):
-                    raise FileProblem(
-                        f"{name}, line {line}: has {len(row)} values; must have "
-                        f"{len(columns)}, one per column"
-                    )
+                    need = f"must have {len(columns)}, one per column"
+                    problems.add(line, None, ",".join(row), f"has {len(row)} values; {need}")
+                    row[:] = [""] * len(columns)
             yield Block(
                 tuple([row[place] for _, row in taken] for place in range(len(columns))),
                 [line for line, _ in taken],
             )
 
-    return Table(name, columns, "line", blocks)
+    return Table(name, columns, "line", blocks, problems)
 
 
 class _Lines:
@@ -173,7 +245,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 # ---- frames and records --------------------------------------------------------------------------
 
 
-def _parquet(path: Path) -> Table:
+def _parquet(path: Path, skip: bool) -> Table:
     pandas = needs_pandas()
     try:
         frame = pandas.read_parquet(path)
@@ -185,10 +257,10 @@ def _parquet(path: Path) -> Table:
         ) from None
     except Exception as error:  # engines raise their own exceptions
         raise FileProblem(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
-    return _frame(frame, str(path))
+    return _frame(frame, str(path), skip)
 
 
-def _frame(frame: Any, name: str) -> Table:
+def _frame(frame: Any, name: str, skip: bool) -> Table:
     columns = _checked(list(frame.columns), name)
 
     def blocks() -> Iterator[Block]:
@@ -199,10 +271,10 @@ def _frame(frame: Any, name: str) -> Table:
                 range(start, start + len(part)),
             )
 
-    return Table(name, columns, "row", blocks)
+    return Table(name, columns, "row", blocks, Problems(name, "row", skip))
 
 
-def _records(source: Iterator[Any]) -> Table:
+def _records(source: Iterator[Any], skip: bool) -> Table:
     first = next(source, None)
     if first is None:
         raise InvalidParameter("the records: there is none; must be one mapping per step")
@@ -226,4 +298,5 @@ def _records(source: Iterator[Any]) -> Table:
                 [number for number, _ in taken],
             )
 
-    return Table("the records", columns, "record", blocks)
+    problems = Problems("the records", "record", skip)
+    return Table("the records", columns, "record", blocks, problems)
