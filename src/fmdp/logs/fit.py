@@ -5,7 +5,7 @@
 with a prior w, counted by class where rows are known to be alike. A row without visits is uniform,
 and an unseen reward is the middle of its range. If the skeleton's zeros are kept, S_i is the set of
 values that it holds possible after x. Every number has an interval, and all of them hold together
-with probability 1 - rho (intervals.py) if the structure is right and rewards stay inside their ranges.
+with probability 1 - rho (intervals.py) if the structure is right and rewards stay in their ranges.
 
 Cost: one pass over the log, constant memory beside the tables; a log whose structure is to be
 learned is kept, with a byte or two per value (scopes.py).
