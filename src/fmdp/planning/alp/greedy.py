@@ -50,7 +50,12 @@ from fmdp.planning.policies.archive import (
     starts_in,
     whole_numbers_in,
 )
-from fmdp.planning.policies.policy import Policy, TablePolicy
+from fmdp.planning.policies.policy import (
+    MOST_NUMBERED,
+    Policy,
+    TablePolicy,
+    refuse_unnumbered,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -285,8 +290,14 @@ class GreedyPolicy(StoredPolicy, Policy):
             tables.append(table)
         return tuple(scopes), tuple(tables)
 
+    def tabulate_up_to(self, most_states: int) -> Policy:
+        """Return the policy as a table if it has few enough states, and actions to number."""
+        fits = count(self.state_sizes) <= most_states
+        return self.tabulate() if fits and count(self.action_sizes) < MOST_NUMBERED else self
+
     def tabulate(self) -> TablePolicy:
         """Return the same policy as a table over all states."""
+        refuse_unnumbered(self.action_sizes)
         n_states = count(self.state_sizes)
         first = np.zeros(len(self.state_sizes), dtype=np.int64)
         if self._network is None:

@@ -44,6 +44,7 @@ from fmdp.planning.alp.policy_errors import actions_at, bellman_errors, simulate
 from fmdp.planning.alp.prepared_alp import PreparedALP, without_program
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.plan import Plan
+from fmdp.planning.policies.policy import MOST_NUMBERED
 from fmdp.planning.settings import with_basis
 from fmdp.planning.status import Progress, Status
 
@@ -268,7 +269,9 @@ class _BasisGrowth:
     @property
     def judged_kind(self) -> str:
         """Return "exact" if policies are judged by their certified gain, else "simulated"."""
-        return "exact" if self.structure.n_states <= JUDGED_EXACTLY else "simulated"
+        s = self.structure
+        exact = s.n_states <= JUDGED_EXACTLY and s.n_actions < MOST_NUMBERED
+        return "exact" if exact else "simulated"
 
     def choose(self) -> None:
         """Simulate the leading policies again, for longer, if they were simulated: the best of many

@@ -289,7 +289,7 @@ class PreparedALP:
             extractor, weights = GreedyExtractor(residual), np.ones(basis.size)
         greedy = extractor.policy(weights, discount, ties.rule, ties.seed)
         few = TABULATED_ONCE if describe else TABULATED
-        return greedy.tabulate() if self.structure.n_states <= few else greedy
+        return greedy.tabulate_up_to(few)
 
     def forget(self) -> None:
         """Discard the warm state: the next solve starts from scratch."""

@@ -38,7 +38,6 @@ from fmdp.planning.alp.staged_program import ROUNDING, likely_weight
 from fmdp.planning.expanded import PreparedExpanded, plan_expanded
 from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan, Planner
-from fmdp.planning.policies.policy import Policy
 from fmdp.planning.settings import (
     Limited,
     TieBreaking,
@@ -184,8 +183,7 @@ class ResidualSearch:
         weights, delta, c = x[:-2] * unit, float(x[-2]) * unit, float(x[-1]) * unit
         known = bool(np.isfinite(delta))
         constant = (c - delta + residual.origin * unit) / (1.0 - settings.discount)
-        few = self.model.structure.n_states <= TABULATED_ONCE
-        policy: Policy = greedy.tabulate() if few else greedy
+        policy = greedy.tabulate_up_to(TABULATED_ONCE)
         return Plan(
             planner=settings.name,
             status=status,

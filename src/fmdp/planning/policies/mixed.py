@@ -24,7 +24,7 @@ from fmdp.model.constraints import Constraint
 from fmdp.model.naming import Assignment
 from fmdp.model.spaces import count, decode, encode
 from fmdp.planning.policies.archive import Parts
-from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
+from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of, refuse_unnumbered
 from fmdp.planning.policies.randomised import LOTS, RandomisedPolicy
 from fmdp.planning.policies.rule import Rule
 from fmdp.planning.status import Progress
@@ -377,11 +377,13 @@ def tabulated_actions(
 
     A policy without a table is called for every state. A rule of the user is called twice, and
     refused if it returns two different actions for a state: the evaluation of the table would not
-    be that of a rule that draws its actions at random. TimeUp is raised at the deadline.
+    be that of a rule that draws its actions at random. TimeUp is raised at the deadline, and TooLarge if there are
+    too many joint actions to number.
     """
     if isinstance(policy, TablePolicy):
         has_sizes_of(policy, structure)
         return policy.actions.astype(np.int64)
+    refuse_unnumbered(structure.action_sizes)
     actions = np.empty(structure.n_states, dtype=np.int64)
     for number, state in enumerate(np.ndindex(*structure.state_sizes)):
         if number % _STATES_AT_ONCE == 0:

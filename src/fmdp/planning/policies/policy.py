@@ -13,8 +13,9 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.memory import describe_count
 from fmdp._base.parameters import quoted
-from fmdp.errors import InvalidParameter
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import Structure
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
 from fmdp.model.spaces import count, decode, strides, whole_number
@@ -64,6 +65,21 @@ class Policy(Protocol):
         ...
 
 
+MOST_NUMBERED = 2**63
+"""Joint actions that a table of int64 can number."""
+
+
+def refuse_unnumbered(action_sizes: Sequence[int]) -> None:
+    """Raise TooLarge if there are too many joint actions for a table."""
+    n_actions = count(action_sizes)
+    if n_actions >= MOST_NUMBERED:
+        raise TooLarge(
+            f"a table cannot number {describe_count(n_actions)} joint actions; must be below 2^63",
+            n_actions,
+            MOST_NUMBERED,
+        )
+
+
 class TablePolicy(StoredPolicy, Policy):
     """A policy as a table: one joint action for every state.
 
@@ -84,6 +100,8 @@ class TablePolicy(StoredPolicy, Policy):
     ------
     InvalidParameter
         If the sizes, the shape, an action or the names are not as above; the text names the state.
+    TooLarge
+        If there are 2^63 joint actions or more.
     """
 
     kind = "table"
@@ -96,6 +114,7 @@ class TablePolicy(StoredPolicy, Policy):
         naming: Naming | None = None,
     ) -> None:
         super().__init__(_sizes(state_sizes, "state"), _sizes(action_sizes, "action"), naming)
+        refuse_unnumbered(self.action_sizes)
         states, joint = count(self.state_sizes), count(self.action_sizes)
         try:
             actions = np.asarray(actions)
