@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,55 @@ def test_what_files_cannot_hold_is_refused(tmp_path: Path) -> None:
     for ending in ("gum", "bifxml", "bif"):
         path = tmp_path / f"broken.{ending}"
         path.write_text("{")
-        with pytest.raises(FileProblem, match="pyAgrum cannot read it") as caught:
+        with pytest.raises(FileProblem, match=r"cannot read it|not valid JSON") as caught:
             fmdp.problem(path)
         assert "\n" not in str(caught.value)
         with pytest.raises(FmdpError, match="missing"):
             fmdp.problem(tmp_path / f"missing.{ending}")
+
+
+@pytest.mark.parametrize("suffix", ["bif", "bifxml", "gum"])
+def test_keywords_of_bif_are_written_as_other_names(suffix: str, tmp_path: Path) -> None:
+    """pyAgrum's reader of BIF takes neither nodes nor values that are called `table`."""
+    model = FactoredMDP.from_factors(
+        [2],
+        [2],
+        [((0, 1), [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0], [0.25, 0.75]])],
+        state_names=["table"],
+        action_names=["default"],
+        state_values=[["network", "type"]],
+        initial_state=[0],
+    )
+    path = tmp_path / f"model.{suffix}"
+    omitted = dbn.write(model, [path])
+    again = fmdp.problem(path)
+    np.testing.assert_array_equal(again.transitions[0], model.transitions[0])
+    if suffix == "gum":
+        assert again == model
+    else:
+        assert "keywords of BIF" in omitted[-1]
+        assert again.structure.names == ("table_", "default_")
+        assert again.structure.state_values == (("network_", "type_"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("name", []),
+        ("states", [{"node": []}]),
+        ("actions", [{"node": {}}]),
+        ("rewards", [{"node": []}]),
+        ("states", 3),
+        ("rewards", [[]]),
+    ],
+)
+def test_a_property_of_another_form_is_refused_in_one_line(
+    kind: str, value: Any, tmp_path: Path
+) -> None:
+    network = dbn.to_influence_diagram(fmdp.problem("circle:2"))
+    content = json.loads(network.property("fmdp"))
+    network.setProperty("fmdp", json.dumps({**content, kind: value}))
+    network.saveGUM(str(tmp_path / "m.gum"))
+    with pytest.raises(FmdpError) as refused:
+        fmdp.problem(tmp_path / "m.gum")
+    assert "\n" not in str(refused.value)

@@ -20,6 +20,7 @@ from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, InvalidModel, InvalidParameter
 from fmdp.interop.dbn.networks import (
     from_bayesian_network,
+    has_other_names,
     one_valued,
     pyagrum,
     to_bayesian_network,
@@ -112,6 +113,7 @@ def write(model: FactoredMDP, paths: Sequence[Path]) -> list[str]:
             ("groups", bool(s.groups)),
             ("effects", s.effects is not None),
             ("digits beyond the sixth", diagram),
+            ("names that are no identifiers, or keywords of BIF", has_other_names(model)),
         )
         if absent
     ]

@@ -473,5 +473,12 @@ def one_valued(model: FactoredMDP) -> list[str]:
     return [name for name, size in zip(s.names, s.sizes, strict=True) if size == 1]
 
 
+def has_other_names(model: FactoredMDP) -> bool:
+    """Return whether names of variables, rewards or values are not those of the nodes."""
+    s, nodes = model.structure, _Nodes(model)
+    names = [*nodes.states, *(name for name, _ in nodes.actions), *nodes.rewards]
+    return names != [*s.names, *s.reward_names] or nodes.labels != [*map(list, s.values)]
+
+
 def _refuse(what: str) -> NoReturn:
     raise InvalidModel(what)
