@@ -377,8 +377,8 @@ def tabulated_actions(
 
     A policy without a table is called for every state. A rule of the user is called twice, and
     refused if it returns two different actions for a state: the evaluation of the table would not
-    be that of a rule that draws its actions at random. TimeUp is raised at the deadline, and TooLarge if there are
-    too many joint actions to number.
+    be that of a rule that draws its actions at random. TimeUp is raised at the deadline, and
+    TooLarge if there are too many joint actions to number.
     """
     if isinstance(policy, TablePolicy):
         has_sizes_of(policy, structure)
