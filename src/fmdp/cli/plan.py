@@ -280,6 +280,9 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
         bounds = solution.stats.get("policy_gain_bounds", (None, None))
         where = "" if result["intervals"] is None else " in the model as it is"
         rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *bounds)))
+    if "growth" in solution.stats:
+        growth = solution.stats["growth"]
+        rows.append(("basis", f"{growth['message']}; loose, by estimate: {growth['loose']}"))
     if result["settled"]:
         rows.append(("note", NOTE_ON_ENDS))
     rows += span_rows(result, solution.stats.get("span_error"))

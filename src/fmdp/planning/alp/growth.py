@@ -9,7 +9,9 @@ than the gap, than the policy of a smaller basis, the program is solved again wi
 weights (as in Petrik et al. 2010, who cap their sum). Then a parent is added to those scopes whose
 joint values explain most of the variance of the same Bellman errors, on states that the policy
 visits and on uniform ones (Bellman error basis functions, Parr et al. 2007, as scopes). Functions
-that are images of each other under symmetries of the model (`model.symmetry`) share one weight.
+that are images of each other under symmetries of the model (`model.symmetry`) share one weight. The
+search ends when the gap is small, has stalled, or would need too large a basis. In the last two
+cases it is estimated which of bound and policy is loose (looseness.py).
 
 Each bound is certified as always, and the smallest is returned, with the policy that was judged
 best, not the last one: a richer basis has a tighter bound, and often a worse policy. A judgement by
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +33,7 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.expansion import without_draws
 from fmdp.model.structure import Scope
 from fmdp.model.symmetry import Symmetry, symmetry_of
 from fmdp.planning.alp.alp_settings import ALPSettings
@@ -38,8 +42,10 @@ from fmdp.planning.alp.basis_scopes import (
     MOST_WEIGHTS,
     first_scopes,
     grown_scopes,
+    n_weights,
     widened_scopes,
 )
+from fmdp.planning.alp.looseness import Rise, estimated_rise, loose_part
 from fmdp.planning.alp.policy_errors import actions_at, bellman_errors, simulated_gain
 from fmdp.planning.alp.prepared_alp import PreparedALP, without_program
 from fmdp.planning.evaluate import evaluate_exactly
@@ -66,6 +72,13 @@ variance and cost time."""
 _LEADING, _LONGER = 4, 8
 """Number of policies that are judged again at the end, and how many times as long: more guard
 better against lucky estimates, and cost time."""
+_STALLED = 0.9
+"""A gap that has not shrunk below this share of itself has stalled. The gaps of circles that are
+worth growing shrink to .8 or less in every round."""
+_PATIENCE, _SHORT_PATIENCE, _LARGE = 2, 1, 128
+"""Rounds over which a stall is judged, those before a program of more weights than `_LARGE`, and
+that number: such a program takes a minute. Rounds count, not seconds, because the same model must
+give the same plan on any machine."""
 _SEED = 0
 _FAILURES: dict[Status, str] = {
     Status.TIME_LIMIT: "time",
@@ -73,6 +86,29 @@ _FAILURES: dict[Status, str] = {
     Status.ITERATION_LIMIT: "iterations",
 }
 """Reasons to stop when a program has not converged; any other status is "precision"."""
+
+_MESSAGES = {
+    "gap": "stopped: the gap of {gap} is small enough",
+    "stall": "stopped: the gap of {gap} shrank by less than {share} in the last {rounds}",
+    "size": "stopped with a gap of {gap}: a larger basis would exceed the limits",
+    "memory": "stopped with a gap of {gap}: a larger basis does not fit into memory",
+    "time": "stopped with a gap of {gap} at the time limit",
+    "interrupt": "stopped by hand with a gap of {gap}",
+    "iterations": "stopped with a gap of {gap} at the iteration limit",
+    "precision": "stopped with a gap of {gap}: rounding kept a program from its optimum",
+}
+"""What `stats["growth"]` says for each reason."""
+
+
+def stalled_rounds(gaps: Sequence[float], n_weights: int) -> int | None:
+    """Return the number of last rounds in which the gap has hardly shrunk; None if it has shrunk.
+
+    `gaps` are those after each round, and `n_weights` the size of the next program.
+    """
+    patience = _SHORT_PATIENCE if n_weights > _LARGE else _PATIENCE
+    if len(gaps) <= patience or gaps[-1] <= _STALLED * gaps[-1 - patience]:
+        return None
+    return patience
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +129,9 @@ class _BasisGrowth:
         self.settings = settings
         self.model = model
         self.structure: Structure = model.structure
+        expansion = without_draws(model.structure)
+        self.simulated = model if expansion is None else expansion.tables(model)
+        """The model without drawn variables, in which Bellman errors are computed."""
         self.progress = progress
         self.started = time.perf_counter()
         self.deadline = Deadline.after(settings.max_seconds)
@@ -109,12 +148,19 @@ class _BasisGrowth:
         """The weights of the last average program."""
         self.symmetry: Symmetry | None = None
         self.steps: list[dict[str, Any]] = []
+        self.gaps: list[float] = []
+        """The bound less the judged gain after every round."""
+        self.rounds_stalled = 0
+        self.rise: Rise | None = None
 
     def run(self) -> Plan:
         try:
             reason = self.grow()
             if reason != "interrupt":
                 self.choose()
+            if reason in ("size", "stall"):
+                with suppress(TimeUp):
+                    self.rise = self.estimated_rise()
         except TooLarge:
             if self.best is None:
                 raise
@@ -137,7 +183,8 @@ class _BasisGrowth:
                 return "time"
             if self.failed is not None or errors is None:
                 return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
-            if self.bound - self.best_gain() <= self.settings.gap * abs(self.bound):
+            self.gaps.append(self.bound - self.best_gain())
+            if self.gaps[-1] <= self.settings.gap * abs(self.bound):
                 return "gap"
             if self.deadline.expired():
                 return "time"
@@ -145,6 +192,10 @@ class _BasisGrowth:
             if grown is None:
                 in_time = self.symmetry is None or self.tighten(scopes, self.symmetry)
                 return "size" if in_time else "time"
+            stalled = stalled_rounds(self.gaps, n_weights(self.structure, grown, self.symmetry))
+            if stalled is not None and self.settings.gap > 0.0:
+                self.rounds_stalled = stalled
+                return "stall"
             scopes = grown
 
     def best_gain(self) -> float:
@@ -287,12 +338,45 @@ class _BasisGrowth:
             steps = _LONGER * _STEPS
             try:
                 _, gain = simulated_gain(
-                    self.model, plan.policy, basis, weights, steps, generator, self.deadline
+                    self.simulated, plan.policy, basis, weights, steps, generator, self.deadline
                 )
             except TimeUp:
                 return
             again.append(replace(candidate, gain=gain))
         self.best = max(again, key=lambda candidate: candidate.gain)
+
+    def estimated_rise(self) -> Rise | None:
+        """Estimate how much the gain of the best policy would rise by better actions."""
+        best = self.best
+        if best is None or best.plan.policy is None or not math.isfinite(best.gain):
+            return None
+        basis, weights = self.value_of(best.plan, best.settings.basis)
+        generator = np.random.Generator(np.random.PCG64(_SEED + 2))
+        policy, deadline = best.plan.policy, self.deadline
+        visited, _ = simulated_gain(
+            self.simulated, policy, basis, weights, _VISITS, generator, deadline
+        )
+        return estimated_rise(self.simulated, policy, basis, weights, visited, generator, deadline)
+
+    def outcome(self, reason: str) -> dict[str, Any]:
+        """Return what is known about the gap at the end, for `stats`."""
+        gain = self.best_gain()
+        if not math.isfinite(gain):
+            return {"message": "stopped before a policy was judged", "loose": "unknown"}
+        gap = self.bound - gain
+        share = gap / abs(self.bound) if self.bound else math.inf
+        rounds = f"{self.rounds_stalled} rounds" if self.rounds_stalled > 1 else "round"
+        return {
+            "message": _MESSAGES[reason].format(
+                gap=f"{share:.1%}", share=f"{1.0 - _STALLED:.0%}", rounds=rounds
+            ),
+            "loose": loose_part(gap, self.rise),
+            "gain_upper": self.bound,
+            "judged": gain,
+            "judged_kind": self.judged_kind,
+            "estimated_rise": None if self.rise is None else self.rise.mean,
+            "estimated_rise_error": None if self.rise is None else self.rise.error,
+        }
 
     def value_of(self, plan: Plan, scopes: Any) -> tuple[Basis, Floats]:
         """Return h_w as a basis of few functions, and their weights."""
@@ -307,7 +391,7 @@ class _BasisGrowth:
         exactly = self.judged_kind == "exact"
         steps = _VISITS if exactly else _STEPS
         visited, gain = simulated_gain(
-            self.model, plan.policy, basis, weights, steps, generator, self.deadline
+            self.simulated, plan.policy, basis, weights, steps, generator, self.deadline
         )
         if exactly:
             exact = evaluate_exactly(
@@ -323,7 +407,7 @@ class _BasisGrowth:
         states = np.concatenate([visited, uniform])
         del visited, uniform  # the states of large models take most of the memory
         actions = actions_at(plan.policy, states)
-        return states, bellman_errors(self.model, basis, weights, states, actions), gain
+        return states, bellman_errors(self.simulated, basis, weights, states, actions), gain
 
     def finished(self, reason: str) -> Plan:
         best = self.best
@@ -344,6 +428,7 @@ class _BasisGrowth:
                 "scopes": best.settings.basis,
                 "grown": tuple(self.steps),
                 "grown_until": reason,
+                "growth": self.outcome(reason),
             },
         )
 

@@ -1,4 +1,7 @@
-"""Bellman errors R + P h_w - h_w of a policy on given states, and on simulated ones."""
+"""Bellman errors R + P h_w - h_w of a policy on given states, and on simulated ones.
+
+Derived variables must be deterministic (`model.expansion.without_draws` removes the others).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def _bellman_errors(
 ) -> Floats:
     structure = model.structure
     sizes = structure.state_sizes
-    joint = np.concatenate([states, actions], axis=1)
+    joint = _joint(structure, states, actions)
     rows = [_rows(structure, scope, joint) for scope in structure.transition_scopes]
     total = np.zeros(len(states))
     for scope, table in zip(structure.reward_scopes, model.rewards, strict=True):
@@ -88,45 +91,60 @@ def simulated_gain(
     structure = model.structure
     states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
     visited, taken = [], []
-    variables, strides_of, first_row, cumulative = _sampling_tables(model)
+    sampler = Sampler(model)
     for step in range(_BURN_IN + steps):
         deadline.check()
         actions = actions_at(policy, states)
         if step >= _BURN_IN and step % _STRIDE == 0:
             visited.append(states)
             taken.append(actions)
-        joint = np.concatenate([states, actions], axis=1)
-        rows = (joint[:, variables] * strides_of).sum(axis=2) + first_row
-        draws = generator.random((_CHAINS, structure.m))
-        states = (draws[:, :, None] >= cumulative[rows]).sum(axis=2)
+        states = sampler.following(states, actions, generator.random((_CHAINS, structure.m)))
     seen = np.concatenate(visited)
     visited.clear()  # the states of large models take most of the memory
     errors = bellman_errors(model, basis, weights, seen, np.concatenate(taken))
     return seen, float(errors.mean())
 
 
-def _sampling_tables(model: FactoredMDP) -> tuple[Ints, Ints, Ints, Floats]:
-    """Return the variables and strides [factors, longest scope] that find a row of each factor,
-    where its rows begin [factors], and the cumulative probabilities [rows, values - 1].
+class Sampler:
+    """Draws of the next states of many states and actions at once."""
 
-    These are padded with 1, so that a variable with fewer values never takes the missing ones.
-    """
-    structure = model.structure
-    longest = max(len(scope) for scope in structure.transition_scopes)
-    variables = np.zeros((structure.m, longest), dtype=np.int64)
-    steps = np.zeros((structure.m, longest), dtype=np.int64)
-    for i, scope in enumerate(structure.transition_scopes):
-        variables[i, : len(scope)] = scope
-        steps[i, : len(scope)] = strides([structure.sizes[v] for v in scope])
-    cumulative = np.ones((sum(structure.transition_rows), max(structure.state_sizes) - 1))
-    first = np.array(structure.row_starts[:-1], dtype=np.int64)
-    for at, table in zip(first, model.transitions, strict=True):
-        cumulative[at : at + len(table), : table.shape[1] - 1] = np.cumsum(table, axis=1)[:, :-1]
-    return variables, steps, first, cumulative
+    def __init__(self, model: FactoredMDP) -> None:
+        structure = self._structure = model.structure
+        longest = max(len(scope) for scope in structure.transition_scopes)
+        # Variables and strides [factors, longest scope] that find a row of each factor.
+        self._variables = np.zeros((structure.m, longest), dtype=np.int64)
+        self._steps = np.zeros((structure.m, longest), dtype=np.int64)
+        for i, scope in enumerate(structure.transition_scopes):
+            self._variables[i, : len(scope)] = scope
+            self._steps[i, : len(scope)] = strides([structure.all_sizes[v] for v in scope])
+        # Cumulative probabilities [rows, values - 1], padded with 1, so that a variable with fewer
+        # values never takes the missing ones.
+        self._first = np.array(structure.row_starts[:-1], dtype=np.int64)
+        shape = (sum(structure.transition_rows), max(structure.state_sizes) - 1)
+        self._cumulative = np.ones(shape)
+        for at, table in zip(self._first, model.transitions, strict=True):
+            sums = np.cumsum(table, axis=1)[:, :-1]
+            self._cumulative[at : at + len(table), : table.shape[1] - 1] = sums
+
+    def following(self, states: Ints, actions: Ints, draws: Floats) -> Ints:
+        """Return the next states, given a uniform number for each and each variable."""
+        joint = _joint(self._structure, states, actions)
+        rows = (joint[:, self._variables] * self._steps).sum(axis=2) + self._first
+        following: Ints = (draws[:, :, None] >= self._cumulative[rows]).sum(axis=2)
+        return following
+
+
+def _joint(structure: Structure, states: Ints, actions: Ints) -> Ints:
+    """Return the values of all variables, [states, variables]: derived ones are computed."""
+    columns = [*states.T, *actions.T]
+    for variable in structure.derived:
+        joint = np.stack(columns, axis=1)
+        columns.append(variable.table[_rows(structure, variable.scope, joint)])
+    return np.stack(columns, axis=1)
 
 
 def _rows(structure: Structure, scope: Scope, joint: Ints) -> Ints:
-    """Return the row of a table over the scope for each (state, action)."""
-    steps = np.array(strides([structure.sizes[v] for v in scope]), dtype=np.int64)
+    """Return the row of a table over the scope for each row of `joint`."""
+    steps = np.array(strides([structure.all_sizes[v] for v in scope]), dtype=np.int64)
     rows: Ints = joint[:, list(scope)] @ steps
     return rows

@@ -1,0 +1,129 @@
+"""Which of bound and policy is loose: an estimate, by changing single actions of the policy.
+
+The gain of a policy pi is below the optimal gain by exactly E[A(s, pi*(s))], the mean of the
+advantages of pi along an optimal policy (Kakade & Langford 2002). If no action is better than that
+of pi in the states that pi visits, pi is probably near the optimum and the bound is loose;
+otherwise the mean of the best advantages says how much one change per step would bring. Advantages
+are estimated by simulation: sum_t e_t of a run that begins with another action less that of a run
+that does not, where e = R + P h_w - h_w. Both use the same random numbers. The action is
+chosen by one half of the runs and judged by the other, so that luck does not count.
+
+Only changes of one action variable are tried, so the estimate may miss changes of several at once.
+It certifies nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.deadlines import Deadline
+from fmdp.model import FactoredMDP
+from fmdp.planning.alp.bases import Basis
+from fmdp.planning.alp.policy_errors import Sampler, actions_at, bellman_errors
+from fmdp.planning.policies.policy import Policy
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_STATES, _CANDIDATES, _RUNS, _STEPS = 32, 4, 16, 24
+"""Visited states, other actions per state, runs per action, and steps per run: more reduce the
+error, and cost time in proportion."""
+_LITTLE, _MOST = 0.25, 0.75
+"""Shares of the gap: a rise of at most the first leaves the bound to blame, one of at least the
+second the policy."""
+
+
+@dataclass(frozen=True)
+class Rise:
+    """How much the policy's gain would rise by one better action per step, estimated."""
+
+    mean: float
+    error: float
+    """Twice the standard error of the mean."""
+
+
+def loose_part(gap: float, rise: Rise | None) -> str:
+    """Return "bound", "policy", "both" or "unknown": what causes most of the gap.
+
+    `gap` is the bound less the gain of the policy.
+    """
+    if rise is None or not math.isfinite(rise.mean + rise.error):
+        return "unknown"
+    low, high = rise.mean - rise.error, rise.mean + rise.error
+    if high <= _LITTLE * gap:
+        return "bound"
+    if low >= _MOST * gap:
+        return "policy"
+    return "both" if low >= _LITTLE * gap and high <= _MOST * gap else "unknown"
+
+
+def estimated_rise(
+    model: FactoredMDP,
+    policy: Policy,
+    basis: Basis,
+    weights: Floats,
+    visited: Ints,
+    generator: np.random.Generator,
+    deadline: Deadline,
+) -> Rise | None:
+    """Estimate the rise in states that the policy visits; None if it has no other actions to try.
+
+    `basis` and `weights` are those of h_w. Models with constraints have no estimate: a change of
+    one action variable may be forbidden. TimeUp is raised when the deadline passes.
+    """
+    structure = model.structure
+    if structure.constraints or max(structure.action_sizes, default=1) == 1:
+        return None
+    states = visited[generator.integers(len(visited), size=_STATES)]
+    starts, firsts = _candidates(model, policy, basis, weights, states)
+    per_state = len(starts) // _STATES
+    sampler = Sampler(model)
+    now, actions = np.repeat(starts, _RUNS, axis=0), np.repeat(firsts, _RUNS, axis=0)
+    totals = np.zeros(len(now))
+    for step in range(_STEPS):
+        deadline.check()
+        if step:
+            actions = actions_at(policy, now)
+        totals += bellman_errors(model, basis, weights, now, actions)
+        # The same random numbers for all actions of a state.
+        draws = generator.random((_STATES, 1, _RUNS, structure.m))
+        everywhere = np.broadcast_to(draws, (_STATES, per_state, _RUNS, structure.m))
+        now = sampler.following(now, actions, everywhere.reshape(-1, structure.m))
+    runs = totals.reshape(_STATES, per_state, _RUNS)
+    rises = _cross_validated(runs - runs[:, :1])
+    return Rise(float(rises.mean()), 2.0 * float(rises.std(ddof=1)) / math.sqrt(_STATES))
+
+
+def _candidates(
+    model: FactoredMDP, policy: Policy, basis: Basis, weights: Floats, states: Ints
+) -> tuple[Ints, Ints]:
+    """Return states and actions: for each state the policy's action, then those changes of one
+    variable that look best one step ahead."""
+    sizes = model.structure.action_sizes
+    changes = [(v, step) for v, size in enumerate(sizes) for step in range(1, size)]
+    chosen = actions_at(policy, states)
+    others = np.repeat(chosen[:, None], len(changes), axis=1)  # [states, changes, variables]
+    for place, (v, step) in enumerate(changes):
+        others[:, place, v] = (chosen[:, v] + step) % sizes[v]
+    repeated = np.repeat(states, len(changes), axis=0)
+    ahead = bellman_errors(model, basis, weights, repeated, others.reshape(-1, len(sizes)))
+    best = np.argsort(-ahead.reshape(len(states), -1), axis=1, kind="stable")[:, :_CANDIDATES]
+    kept = np.take_along_axis(others, best[:, :, None], axis=1)
+    actions = np.concatenate([chosen[:, None], kept], axis=1)
+    return np.repeat(states, actions.shape[1], axis=0), actions.reshape(-1, len(sizes))
+
+
+def _cross_validated(advantages: Floats) -> Floats:
+    """Return the advantage of the best action of every state, chosen by one half of the runs and
+    judged by the other; [states, actions, runs]."""
+    half = advantages.shape[2] // 2
+    halves = advantages[:, :, :half].mean(axis=2), advantages[:, :, half:].mean(axis=2)
+    places = np.arange(len(advantages))
+    rises: Floats = 0.5 * (
+        halves[1][places, halves[0].argmax(axis=1)] + halves[0][places, halves[1].argmax(axis=1)]
+    )
+    return rises
