@@ -205,5 +205,5 @@ def _shares(head: str, shares: Mapping[str, Mapping[str, float]]) -> RenderableT
 
 def _visited(visited: Visited) -> tuple[str, ...]:
     runner_up = "" if visited.runner_up is None else pairs(visited.runner_up)
-    gap = "" if visited.gap is None else short_number(visited.gap)
+    gap = "" if visited.gap is None else short_number(round(visited.gap, 9) + 0.0, 4)
     return percent(visited.share), pairs(visited.state), pairs(visited.action), runner_up, gap

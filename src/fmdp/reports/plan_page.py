@@ -210,7 +210,7 @@ def _visited(summary: Summary) -> str:
     rows = []
     for visited in summary.most_visited:
         runner_up = "" if visited.runner_up is None else _named(visited.runner_up)
-        gap = "" if visited.gap is None else short_number(visited.gap)
+        gap = "" if visited.gap is None else short_number(round(visited.gap, 9) + 0.0, 4)
         unusual = {n: v for n, v in visited.state.items() if v != usual[n]}
         where = _named(unusual) if unusual else "every variable at its usual value"
         rows.append([percent(visited.share), where, _named(visited.action), runner_up, gap])
