@@ -307,6 +307,7 @@ BESIDE = {
         "planning.evaluate.Evaluation",
         "planning.occupancy.summary.Event",
         "planning.occupancy.summary.Visited",
+        "simulation.whatif.Point",
         "simulation.Reference",
     )
 }

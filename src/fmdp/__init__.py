@@ -76,6 +76,7 @@ _HOME = {
     "UCRL2": "fmdp.learning.ucrl2",
     "UCRL3": "fmdp.learning.ucrl3",
     "UCRLFactored": "fmdp.learning.ucrl_factored",
+    "WhatIf": "fmdp.simulation",
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
     "chains": "fmdp.planning.alp",
@@ -104,6 +105,7 @@ _HOME = {
     "simulate": "fmdp.simulation",
     "sweep": "fmdp.experiments.api",
     "warm": "fmdp.logs",
+    "whatif": "fmdp.simulation",
     "with_reward_factors": "fmdp.learning.bonuses",
 }
 
@@ -201,11 +203,13 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run
     from fmdp.simulation import Trajectory as Trajectory
+    from fmdp.simulation import WhatIf as WhatIf
     from fmdp.simulation import evaluate as evaluate
     from fmdp.simulation import inspect as inspect
     from fmdp.simulation import learn as learn
     from fmdp.simulation import reference_for as reference_for
     from fmdp.simulation import simulate as simulate
+    from fmdp.simulation import whatif as whatif
 
 
 def __getattr__(name: str) -> _Anything:

@@ -26,6 +26,7 @@ COMMANDS = {
     "plan": "plan",
     "evaluate": "evaluate",
     "inspect": "inspect",
+    "whatif": "whatif",
     "act": "act",
     "export": "export",
     "measure": "measure",

@@ -7,6 +7,7 @@ from fmdp.simulation.loop import Simulation, learn, simulate
 from fmdp.simulation.regret import Reference, reference_for
 from fmdp.simulation.run import Run
 from fmdp.simulation.trajectory import Trajectory
+from fmdp.simulation.whatif import WhatIf, whatif
 
 __all__ = [
     "Environment",
@@ -14,10 +15,12 @@ __all__ = [
     "Run",
     "Simulation",
     "Trajectory",
+    "WhatIf",
     "evaluate",
     "evaluate_by_simulation",
     "inspect",
     "learn",
     "reference_for",
     "simulate",
+    "whatif",
 ]

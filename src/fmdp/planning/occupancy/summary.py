@@ -118,6 +118,8 @@ class Summary:
         Wall-clock time.
     model
         The model.
+    law
+        Exact: the share of time of every state (`law.states`, `law.shares`); otherwise None.
     """
 
     kind: str
@@ -133,6 +135,7 @@ class Summary:
     caveat: str | None = None
     seconds: float = 0.0
     model: FactoredMDP | None = field(default=None, repr=False, compare=False)
+    law: Law | None = field(default=None, repr=False, compare=False)
 
     @property
     def gain(self) -> float:
@@ -234,6 +237,7 @@ def summarise(
         caveat=_caveat(law),
         seconds=time.perf_counter() - started,
         model=whole,
+        law=law,
     )
 
 
