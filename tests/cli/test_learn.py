@@ -282,3 +282,15 @@ def test_lines_of_progress() -> None:
     news = {"step": 250, "steps": 1000, "episode": 7, "regret": 3.25, "seconds": 5.0}
     line = line_of_run(news, 5.0)
     assert line == "regret 3.25, step 250 of 1,000, episode 7, 15 s left"
+
+
+def test_without_regret(run: Callable[..., Ran]) -> None:
+    words = ["learn", "circle:3", "--learner", "psrl", "--steps", "200"]
+    full, plain = run(*words, "--json").json, run(*words, "--no-regret", "--json").json
+    for key in ("regret", "gap_regret", "gain", "gain_kind", "curve", "gap_curve"):
+        assert plain[key] is None
+    assert plain["seconds_reference"] is None
+    assert plain["no_regret_reason"] == "not asked for"
+    assert full["no_regret_reason"] is None
+    assert plain["total_reward"] == full["total_reward"]
+    assert "not computed: not asked for" in run(*words, "--no-regret").out

@@ -10,7 +10,7 @@ import pytest
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.simulation import Reference, Simulation, reference_for, simulate
+from fmdp.simulation import Reference, Simulation, reference_for, regret, simulate
 from fmdp.simulation.loop import streams
 
 MODEL = fmdp.problem("circle:3")
@@ -135,3 +135,36 @@ def test_a_policy_is_evaluated_by_simulation_too() -> None:
     asked = fmdp.simulation.evaluate_by_simulation(MODEL, Asked(), steps=2000)
     tabulated = fmdp.simulation.evaluate_by_simulation(MODEL, policy, steps=2000)
     assert asked.run_gains == tabulated.run_gains
+
+
+def test_a_run_without_regret_is_the_same_run() -> None:
+    model = fmdp.problem("circle:3")
+    plain = simulate(model, "psrl", 500, seed=3, regret=False)
+    full = simulate(model, "psrl", 500, seed=3)
+    assert (plain.total_reward, plain.planner_calls) == (full.total_reward, full.planner_calls)
+    assert plain.regret is plain.gain is plain.gap_regret is plain.gain_kind is None
+    assert plain.curve == ()
+    assert plain.no_regret_reason == "not asked for"
+    assert "no regret: not asked for" in repr(plain)
+    assert full.regret is not None
+    assert full.no_regret_reason is None
+    assert simulate(model, "psrl", 500, seed=3, regret=True).regret == full.regret
+    with pytest.raises(InvalidParameter, match="'regret' parameter of simulate"):
+        simulate(model, "psrl", 5, regret="no")  # type: ignore[arg-type]
+
+
+def test_a_reference_that_takes_longer_than_the_run_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By prediction; a given reference and regret=True are not affected."""
+    model = fmdp.problem("circle:3")
+    reference = reference_for(model)
+    monkeypatch.setattr(regret, "predicted_plan_seconds", lambda *_, **__: 15.0)
+    run = simulate(model, "random", 100)
+    assert run.regret is None
+    assert run.no_regret_reason is not None
+    assert run.no_regret_reason.startswith("the optimal gain is predicted to take 15")
+    assert simulate(model, "psrl", 100).regret is None
+    assert simulate(model, "psrl", 1000).regret is not None  # a budget of 20 seconds
+    assert simulate(model, "random", 100, regret=True).regret is not None
+    assert simulate(model, "random", 100, reference=reference).regret is not None

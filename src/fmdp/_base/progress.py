@@ -71,13 +71,14 @@ def line_of(report: Mapping[str, Any], seconds: float) -> str:
 def line_of_run(report: Mapping[str, Any], seconds: float) -> str:
     """Return "regret 3.4, step 120 of 1,000, episode 7, 15 s left" from a simulation's report.
     Before the first step the reports are those of the planner of the reference."""
-    if report.get("regret") is None:
+    if "step" not in report:
         return f"the optimal gain first: {line_of(report, seconds)}"
     spent = report["seconds"]
     left = spent * (report["steps"] - report["step"]) / max(1, report["step"])
     step = f"step {report['step']:,} of {report['steps']:,}"
     episode = "" if report["episode"] is None else f", episode {report['episode']:,}"
-    return f"regret {report['regret']:.4g}, {step}{episode}, {left:.0f} s left"
+    regret = "" if report["regret"] is None else f"regret {report['regret']:.4g}, "
+    return f"{regret}{step}{episode}, {left:.0f} s left"
 
 
 def line_of_parts(report: tuple[int, int, str], seconds: float) -> str:

@@ -68,6 +68,14 @@ def learn(
             help="Let the learner first observe the steps of this log (format: `fmdp fit --help`).",
         ),
     ] = None,
+    regret: Annotated[
+        bool | None,
+        typer.Option(
+            "--regret/--no-regret",
+            help="Whether to compute the optimal gain and the regret. Default: unless that is "
+            "predicted to take longer than the run.",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> int:
     """Run a learner on a problem and report its regret.
@@ -82,7 +90,7 @@ def learn(
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
     from fmdp.simulation.baseline import compare_with_random
-    from fmdp.simulation.loop import SEED, STEPS
+    from fmdp.simulation.loop import SEED, STEPS, no_regret_reason
 
     n_steps, n_seed = STEPS.parse(steps, "fmdp learn"), SEED.parse(seed, "fmdp learn")
     with progress(f"{learner} on {problem}", line_of_run) as report:
@@ -93,9 +101,10 @@ def learn(
             warm(agent, log)
         startup = time.perf_counter() - started
         loaded = [seconds_loading()]
-        reference = reference_for(model, progress=report)
+        no_regret = no_regret_reason(model, agent, n_steps, regret)
+        reference = None if no_regret else reference_for(model, progress=report)
         loaded.append(seconds_loading())
-        simulation = Simulation(model, agent, n_seed, reference=reference)
+        simulation = Simulation(model, agent, n_seed, reference=reference, no_regret=no_regret)
         simulation.run(n_steps, progress=report)
         loaded.append(seconds_loading())
     run = simulation.result()
@@ -103,7 +112,7 @@ def learn(
         with held():  # another Ctrl-C must not interrupt the saving
             agent.save(out)
     comparison, interrupted = None, run.interrupted
-    if chosen.role == "learner" and not interrupted:
+    if chosen.role == "learner" and not interrupted and reference is not None:
         try:
             comparison = compare_with_random(run, model, reference)
         except KeyboardInterrupt:  # the run is finished and reported, the comparison is unknown
@@ -118,11 +127,15 @@ def learn(
         "plan_seconds": agent.plan_seconds or None,
         "seed": n_seed,
         **{key: getattr(run, key) for key in RUN_KEYS},
+        "curve": None if reference is None else run.curve,
         "seconds": max(run.seconds - (loaded[2] - loaded[1]), 0.0),
         "states": model.structure.n_states,
         "actions": model.structure.n_actions,
         "seconds_startup": startup + loaded[2] - loaded[0],
-        "seconds_reference": max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
+        "seconds_reference": None
+        if reference is None
+        else max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
+        "no_regret_reason": no_regret,
         "better_than_random": None if comparison is None else comparison.better,
     }
     if json:
@@ -225,15 +238,24 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
     reference = "the optimal gain"
     if run.gain_kind != "exact":
         reference = "an upper bound on the gain: the regret is at most this"
+    measured = [
+        ("regret", short_number(run.regret, 6)),
+        ("gap regret", short_number(run.gap_regret, 6)),
+        ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),
+        ("measured against", f"{short_number(run.gain, 9)}, {reference}"),
+    ]
+    if run.regret is None:
+        reason = str(run.no_regret_reason).replace("regret=True", "--regret")
+        measured = [
+            ("total reward", short_number(run.total_reward, 6)),
+            ("regret", f"not computed: {reason}"),
+        ]
     rows = [
         ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
         ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
         ("planner", planner_text(result) + settings_text(learner)),
         ("steps", f"{run.steps:,}" + (" (interrupted)" if run.interrupted else "")),
-        ("regret", short_number(run.regret, 6)),
-        ("gap regret", short_number(run.gap_regret, 6)),
-        ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),
-        ("measured against", f"{short_number(run.gain, 9)}, {reference}"),
+        *measured,
     ]
     if run.planner_calls:
         plans = f"{run.episodes:,}, {run.planner_calls:,} plans"
@@ -243,7 +265,9 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
     seconds = result["seconds"]
     speed = f"{run.steps / max(seconds, 1e-9):,.0f} steps per second"
     startup = seconds_text(result["seconds_startup"])
-    others = f"start-up {startup}, optimal gain {seconds_text(result['seconds_reference'])}"
+    others = f"start-up {startup}"
+    if result["seconds_reference"] is not None:
+        others += f", optimal gain {seconds_text(result['seconds_reference'])}"
     rows.append(("time", f"{seconds_text(seconds)}, {speed} (besides: {others})"))
     if out is not None:
         rows.append(("saved", f"the learner, in {out}"))

@@ -66,7 +66,9 @@ def compare_with_random(run: Run, model: FactoredMDP, reference: Reference) -> A
         other = simulate(model, Random(), steps, _FIRST_SEED + number, reference=reference)
         if other.interrupted:
             raise KeyboardInterrupt
-        regrets.append((other.regret if other.gap_regret is None else other.gap_regret) / steps)
+        regret = other.regret if other.gap_regret is None else other.gap_regret
+        assert regret is not None  # there is a reference
+        regrets.append(regret / steps)
     mean = math.fsum(regrets) / REPEATS
     deviation = float(np.std(regrets, ddof=1))
     noise = STANDARD_ERRORS * deviation * math.sqrt(steps / length + 1.0 / REPEATS)

@@ -32,7 +32,7 @@ from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.rule import as_action
 from fmdp.simulation.environment import Environment
-from fmdp.simulation.regret import Reference, reference_for
+from fmdp.simulation.regret import Reference, long_reference, reference_for
 from fmdp.simulation.run import Run
 from fmdp.simulation.trajectory import Recorder
 
@@ -49,6 +49,7 @@ STEPS = Integer("steps", 10_000, "steps to take", low=1, high=2**53)
 SEED = Integer("seed", 0, "seed of environment and learner", low=0)
 _COUNTERS = ("episodes", "planner_calls", "unconverged_plans")
 _MARK = Integer("checkpoints", 1, "", low=1)
+_REGRET = Flag("regret", True, "whether regret is computed")
 _RECORD = Flag("record", False, "whether every step is kept")
 
 
@@ -102,7 +103,8 @@ def streams(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
 class Simulation:
     """A run in progress: call `run(steps)` repeatedly, and `result()` at any time.
 
-    The arguments are those of `simulate`.
+    The arguments are those of `simulate`, except `no_regret`: the reason why no reference is to be
+    computed, None to compute it.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Simulation:
         reference: Reference | None = None,
         record: bool | str | os.PathLike[str] = False,
         checkpoints: Iterable[int] | None = None,
+        no_regret: str | None = None,
     ) -> None:
         check_model(model, "simulate")
         of_environment, of_learner = streams(seed)
@@ -126,10 +129,16 @@ class Simulation:
                 f"got {quoted(reference)}"
             )
         self._marks = None if checkpoints is None else _checked_marks(checkpoints)
-        self.reference = reference if reference is not None else reference_for(model)
+        self._no_regret = no_regret if reference is None else None
+        if reference is None and no_regret is None:
+            reference = reference_for(model)
+        self.reference = reference
         self._recorder = _recorder(model, record)
         self.environment = Environment(
-            model, of_environment, gaps=self.reference.gaps, recorder=self._recorder
+            model,
+            of_environment,
+            gaps=None if reference is None else reference.gaps,
+            recorder=self._recorder,
         )
         if isinstance(self.agent, Agent) and self.agent.generator is None:
             self.agent.generator = of_learner
@@ -141,9 +150,11 @@ class Simulation:
         self._gap_curve: list[tuple[int, float]] = []
 
     @property
-    def regret(self) -> float:
-        """Realised regret so far."""
+    def regret(self) -> float | None:
+        """Realised regret so far; None without a reference."""
         environment = self.environment
+        if self.reference is None:
+            return None
         return environment.steps * self.reference.gain - environment.total_reward
 
     def run(self, steps: int, *, progress: Progress | None = None) -> None:
@@ -206,7 +217,10 @@ class Simulation:
         signals.let_through()
 
     def _mark(self) -> None:
-        self._curve.append((self.environment.steps, self.regret))
+        regret = self.regret
+        if regret is None:
+            return
+        self._curve.append((self.environment.steps, regret))
         self._gap_curve.append((self.environment.steps, self.environment.total_gap))
 
     def _progress(self, steps: int) -> Mapping[str, Any]:
@@ -228,7 +242,8 @@ class Simulation:
         environment, agent = self.environment, self.agent
         if environment.steps and (not self._curve or self._curve[-1][0] < environment.steps):
             self._mark()
-        with_gaps = self.reference.gaps is not None
+        reference = self.reference
+        with_gaps = reference is not None and reference.gaps is not None
         recorder = self._recorder
         return Run(
             problem=self.model.name or None,
@@ -236,8 +251,8 @@ class Simulation:
             seed=self.seed,
             regret=self.regret,
             gap_regret=environment.total_gap if with_gaps else None,
-            gain=self.reference.gain,
-            gain_kind=self.reference.gain_kind,
+            gain=None if reference is None else reference.gain,
+            gain_kind=None if reference is None else reference.gain_kind,
             steps=environment.steps,
             **{name: self._counted(name) for name in _COUNTERS},
             curve=tuple(self._curve),
@@ -246,6 +261,7 @@ class Simulation:
             seconds=self.seconds,
             cpu_seconds=self.cpu_seconds,
             interrupted=self.interrupted,
+            no_regret_reason=self._no_regret,
             trajectory=None if recorder is None else recorder.trajectory(environment.state),
             agent=agent,
         )
@@ -260,6 +276,7 @@ def simulate(
     record: bool | str | os.PathLike[str] = False,
     checkpoints: Iterable[int] | None = None,
     reference: Reference | None = None,
+    regret: bool | None = None,
     progress: bool | Progress | None = None,
 ) -> Run:
     """Run a learner for `steps` steps from the initial state and measure its regret.
@@ -285,6 +302,10 @@ def simulate(
         Steps at which the regret is noted, from 1 to `steps`; 20 per decade by default.
     reference
         What regret is measured against, from `reference_for(model)`; computed if None.
+    regret
+        Whether the reference is computed if none is given. False leaves regret, gain and curves
+        out. None leaves them out if the reference is predicted to take longer than the run
+        (`run.no_regret_reason`). Nothing else depends on it.
     progress
         True shows a bar; a function receives the measurements so far; None is silent.
 
@@ -309,9 +330,18 @@ def simulate(
     agent = agent_of(learner, model)
     what = f"{_named(agent)} on {model.name or 'the model'}"
     with reporting(progress, what, "simulate", line_of_run) as report:
-        against = reference if reference is not None else reference_for(model, progress=report)
+        against, no_regret = reference, None
+        if reference is None:
+            no_regret = no_regret_reason(model, agent, n_steps, regret)
+            against = None if no_regret else reference_for(model, progress=report)
         simulation = Simulation(
-            model, agent, seed, reference=against, record=record, checkpoints=marks
+            model,
+            agent,
+            seed,
+            reference=against,
+            record=record,
+            checkpoints=marks,
+            no_regret=no_regret,
         )
         simulation.run(n_steps, progress=report)
     return simulation.result()
@@ -326,6 +356,7 @@ def learn(
     record: bool | str | os.PathLike[str] = False,
     checkpoints: Iterable[int] | None = None,
     reference: Reference | None = None,
+    regret: bool | None = None,
     progress: bool | Progress | None = None,
 ) -> Run:
     """Run the default learner, which needs no tuning: `simulate` with `fmdp.Default()`.
@@ -341,7 +372,7 @@ def learn(
     planner
         The planner, such as fmdp.ALP(basis="pairs") or "alp"; by default exact if that fits, else
         approximate.
-    record, checkpoints, reference, progress
+    record, checkpoints, reference, regret, progress
         As for `simulate`.
 
     Returns
@@ -362,8 +393,18 @@ def learn(
         record=record,
         checkpoints=checkpoints,
         reference=reference,
+        regret=regret,
         progress=progress,
     )
+
+
+def no_regret_reason(
+    model: FactoredMDP, agent: object, steps: int, regret: bool | None
+) -> str | None:
+    """Return why regret is not computed: it is not wanted, or would take too long; else None."""
+    if regret is None:
+        return long_reference(model, agent, steps)
+    return None if _REGRET.check(regret, "simulate") else "not asked for"
 
 
 def _recorder(model: FactoredMDP, record: bool | str | os.PathLike[str]) -> Recorder | None:

@@ -19,8 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.numerals import seconds_text
 from fmdp.elimination.backup import backup_for
 from fmdp.errors import InvalidParameter
+from fmdp.learning.planning_budget import (
+    FIRST_SECONDS,
+    SECONDS_PER_STEP,
+    predicted_plan_seconds,
+)
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import default_planner
@@ -32,6 +38,10 @@ from fmdp.planning.status import Progress, Status
 TOLERANCE = 1e-8
 """Tolerance of the optimal gain, in units of the sum of the reward ranges: .01 over a million
 steps."""
+_SHORT_SECONDS = 1.0
+"""Predicted seconds of a plan that is always made."""
+_SECONDS_PER_STEP = 1e-5
+"""Assumed seconds per step of a run, apart from plans."""
 MOST_GAPS = 1 << 23
 """Largest table of gaps, states times actions: 64 MiB."""
 
@@ -92,6 +102,28 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     if model.structure.n_states * model.structure.n_actions <= MOST_GAPS and plan.bias is not None:
         gaps = gap_table(model, plan.bias)
     return Reference(plan.gain, "exact", gaps, time.perf_counter() - started)
+
+
+def long_reference(model: FactoredMDP, agent: object, steps: int) -> str | None:
+    """Return why the reference should not be computed for a run; None if it is cheap enough.
+
+    It is not if an exact plan is predicted to take longer than the run, and more than a second. A
+    planning learner is predicted to use its budget of time. The time of a linear program is not
+    predicted, so an approximate reference is always computed.
+    """
+    structure = model.structure
+    if structure.derived:
+        return None
+    seconds = predicted_plan_seconds(structure, exact=True)
+    own = _SECONDS_PER_STEP * steps
+    if getattr(agent, "planner", None) is not None:
+        own += FIRST_SECONDS + SECONDS_PER_STEP * steps
+    if seconds <= max(own, _SHORT_SECONDS) or not isinstance(default_planner(model), Exact):
+        return None
+    return (
+        f"the optimal gain is predicted to take {seconds_text(seconds)}, the run "
+        f"{seconds_text(own)} (regret=True computes it)"
+    )
 
 
 def gap_table(model: FactoredMDP, bias: NDArray[np.float64]) -> NDArray[np.float64]:

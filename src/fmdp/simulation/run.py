@@ -19,7 +19,7 @@ class Run:
     Attributes
     ----------
     regret
-        Realised regret: steps times the gain, less the rewards.
+        Realised regret: steps times the gain, less the rewards; None if it was not computed.
     gap_regret
         Sum over the steps of the value lost against the best action; None for large models.
     gain, gain_kind
@@ -27,7 +27,7 @@ class Run:
     steps, total_reward
         Steps taken, and the sum of their rewards.
     curve, gap_curve
-        (t, regret after t steps) at the checkpoints and at the end.
+        (t, regret after t steps) at the checkpoints and at the end; empty without regret.
     episodes, planner_calls, unconverged_plans
         Counters of the learner; None for anything else.
     seconds
@@ -38,16 +38,18 @@ class Run:
         True if Ctrl-C ended it before its last step.
     problem, learner, seed
         The model's name, the learner as its call, the seed.
+    no_regret_reason
+        Why there is no regret; None if there is.
     trajectory
         Every step, if the run was recorded.
     agent
         The agent; an Agent can be saved, or simulated further.
     """
 
-    regret: float
+    regret: float | None
     gap_regret: float | None
-    gain: float
-    gain_kind: str
+    gain: float | None
+    gain_kind: str | None
     steps: int
     episodes: int | None
     planner_calls: int | None
@@ -61,19 +63,28 @@ class Run:
     problem: str | None = None
     learner: str = ""
     seed: int = 0
+    no_regret_reason: str | None = None
     trajectory: Trajectory | None = None
     agent: Any = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         ended = "interrupted after" if self.interrupted else "after"
-        against = "the optimal gain" if self.gain_kind == "exact" else "an upper bound on the gain,"
-        gaps = "" if self.gap_regret is None else f" (gap regret {self.gap_regret:.6g})"
         who = " ".join(self.learner.split())  # the repr of a user's object may have several lines
-        lines = [
-            f"Run of {who} on {self.problem or 'a model'}, seed {self.seed}",
-            f"  regret {self.regret:.6g}{gaps} {ended} {self.steps:,} steps",
-            f"  measured against {against} {self.gain:.9g}; {self.seconds:.3g} s",
-        ]
+        lines = [f"Run of {who} on {self.problem or 'a model'}, seed {self.seed}"]
+        if self.regret is None:
+            lines += [
+                f"  total reward {self.total_reward:.6g} {ended} {self.steps:,} steps",
+                f"  no regret: {self.no_regret_reason}; {self.seconds:.3g} s",
+            ]
+        else:
+            kind = (
+                "the optimal gain" if self.gain_kind == "exact" else "an upper bound on the gain,"
+            )
+            gaps = "" if self.gap_regret is None else f" (gap regret {self.gap_regret:.6g})"
+            lines += [
+                f"  regret {self.regret:.6g}{gaps} {ended} {self.steps:,} steps",
+                f"  measured against {kind} {self.gain:.9g}; {self.seconds:.3g} s",
+            ]
         if self.planner_calls:
             lines.append(
                 f"  {self.episodes:,} episodes, {self.planner_calls:,} plans, "
