@@ -10,7 +10,7 @@ evaluations and stationary laws are sums over the tables a_k.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -384,14 +384,20 @@ def tabulated_actions(
         has_sizes_of(policy, structure)
         return policy.actions.astype(np.int64)
     refuse_unnumbered(structure.action_sizes)
-    actions = np.empty(structure.n_states, dtype=np.int64)
+    asked = [policy(state) for state in _in_time(structure, deadline, progress)]
+    if isinstance(policy, Rule):  # after all states: a rule may change in between
+        for state, action in zip(_in_time(structure, deadline, progress), asked, strict=True):
+            policy.confirm(state, action)
+    return np.array([encode(action, structure.action_sizes) for action in asked], dtype=np.int64)
+
+
+def _in_time(
+    structure: Structure, deadline: Deadline, progress: Progress | None
+) -> Iterator[tuple[int, ...]]:
+    """Yield all states, with progress, until the deadline."""
     for number, state in enumerate(np.ndindex(*structure.state_sizes)):
         if number % _STATES_AT_ONCE == 0:
             deadline.check()
             if progress is not None:
-                progress({"what": "tabulating", "step": number, "steps": len(actions)})
-        action = policy(state)
-        actions[number] = encode(action, structure.action_sizes)
-        if isinstance(policy, Rule):
-            policy.confirm(state, action)
-    return actions
+                progress({"what": "tabulating", "step": number, "steps": structure.n_states})
+        yield state
