@@ -56,6 +56,7 @@ _HOME = {
     "Policy": "fmdp.planning.policies.policy",
     "Prepared": "fmdp.planning.plan",
     "Problem": "fmdp.problems",
+    "Quantity": "fmdp.model",
     "REGAL": "fmdp.learning.regal",
     "REQUIRED": "fmdp._base.parameters",
     "Random": "fmdp.learning.random",
@@ -170,6 +171,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Intervals as Intervals
     from fmdp.model import Noise as Noise
     from fmdp.model import OptimisticTables as OptimisticTables
+    from fmdp.model import Quantity as Quantity
     from fmdp.model import Structure as Structure
     from fmdp.model import Sum as Sum
     from fmdp.model import apart as apart

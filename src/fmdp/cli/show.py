@@ -124,6 +124,15 @@ def description(model: FactoredMDP) -> dict[str, Any]:
             }
             for variable in structure.derived
         ],
+        "quantities": [
+            {
+                "name": quantity.name,
+                "scope": scope_names(structure, quantity.scope),
+                "rows": len(quantity.table),
+                "range": (float(quantity.table.min()), float(quantity.table.max())),
+            }
+            for quantity in model.quantities
+        ],
         "reward_factors": [
             {
                 "name": structure.reward_names[k],
@@ -321,6 +330,20 @@ def factor_tables(model: FactoredMDP) -> Iterator[RenderableType]:
         ],
         right=counts,
     )
+    if model.quantities:
+        yield table(
+            ("quantity", "range", "depends on", "rows"),
+            [
+                (
+                    quantity.name,
+                    f"[{short_number(quantity.table.min())}, {short_number(quantity.table.max())}]",
+                    scope_text(s, quantity.scope) or "-",
+                    f"{len(quantity.table):,}",
+                )
+                for quantity in model.quantities
+            ],
+            right=("rows",),
+        )
 
 
 def origins_shown(s: Structure, scope: Sequence[int]) -> tuple[int, ...]:

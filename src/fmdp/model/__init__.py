@@ -17,6 +17,7 @@ from fmdp.model.io.files import load, save
 from fmdp.model.noise import Noise
 from fmdp.model.optimistic import OptimisticTables
 from fmdp.model.products import FlatMDP, flat_model, flatten, permute_states, product
+from fmdp.model.quantities import Quantity
 from fmdp.model.structure import Structure
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Intervals",
     "Noise",
     "OptimisticTables",
+    "Quantity",
     "Structure",
     "Sum",
     "apart",

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from fmdp.model.effects import Effects
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import Assignment
 from fmdp.model.noise import Noise, laws_of
+from fmdp.model.quantities import Quantity, checked_quantities, quantities_of
 from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import FloatArray, items, shown
 from fmdp.model.structure import Structure
@@ -42,6 +43,7 @@ class Contents(NamedTuple):
     initial_state: tuple[int, ...]
     name: str
     intervals: Intervals | None
+    quantities: tuple[Quantity, ...] = ()
 
 
 def variables_of(
@@ -74,6 +76,7 @@ def contents_from_tables(
     initial_state: Assignment | None,
     name: str,
     intervals: Intervals | None,
+    quantities: Sequence[Quantity] = (),
 ) -> Contents:
     """Check the arguments of the constructor of `FactoredMDP`."""
     if not isinstance(structure, Structure):
@@ -102,6 +105,7 @@ def contents_from_tables(
         _checked_state(initial_state, structure),
         _printable(name),
         intervals,
+        checked_quantities(structure, quantities),
     )
 
 
@@ -120,6 +124,7 @@ def contents_from_factors(
     constraints: Sequence[Constraint] = (),
     effects: Effects | None = None,
     intervals: Intervals | None = None,
+    quantities: Iterable[tuple[str, Sequence[int | str], npt.ArrayLike]] = (),
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_factors`, over the variables of a structure."""
     transitions = pairs_of(transitions, "transition factor")
@@ -157,6 +162,7 @@ def contents_from_factors(
         _checked_state(initial_state, bare),
         _printable(name),
         sorted_intervals(intervals, bare, scopes),
+        quantities_of(bare, quantities),
     )
 
 
@@ -168,6 +174,7 @@ def checked_together(
     initial_state: tuple[int, ...],
     name: str,
     intervals: Intervals | None,
+    quantities: tuple[Quantity, ...] = (),
 ) -> Contents:
     """Check what concerns several fields, each of them checked: alike rows and intervals."""
     s = structure
@@ -188,7 +195,8 @@ def checked_together(
             intervals = intervals.together(s.alike)
     for table in (*transitions, *rewards):
         table.flags.writeable = False
-    return Contents(s, tuple(transitions), tuple(rewards), noise, initial_state, name, intervals)
+    tables = tuple(transitions), tuple(rewards)
+    return Contents(s, *tables, noise, initial_state, name, intervals, quantities)
 
 
 def with_rewards(

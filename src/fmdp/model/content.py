@@ -65,6 +65,9 @@ def _knowledge_parts(model: Contents) -> Iterator[bytes]:
         for effect in effects.components:
             yield f"{effect.states}{effect.actions}".encode()
             yield effect.outcome.astype("<i8", copy=False).tobytes()
+    for quantity in model.quantities:
+        yield f"quantity{quantity.name!r}{quantity.scope}".encode()
+        yield quantity.table.astype("<f8", copy=False).tobytes()
     if model.intervals is not None:
         yield b"intervals"
         for tables in model.intervals.arrays():

@@ -33,6 +33,7 @@ from fmdp.model.factored import FactoredMDP
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import quote
 from fmdp.model.optimistic import OptimisticTables
+from fmdp.model.quantities import Quantity
 from fmdp.model.spaces import FloatArray, IndexArray, count, strides, weighted_index
 from fmdp.model.structure import Scope, Structure
 
@@ -121,7 +122,15 @@ class Expansion:
             self._averaged(model.transitions, self.transitions),
             self._averaged(model.rewards, self.rewards),
             intervals,
+            self._quantities(model),
         )
+
+    def _quantities(self, model: FactoredMDP) -> tuple[Quantity, ...]:
+        """Return the quantities of a model over the expanded structure."""
+        s = model.structure
+        names = [variable.name for variable in self.structure.derived]
+        kept = tuple(v for v in range(len(s.sizes), len(s.all_sizes)) if s.names[v] in names)
+        return _Substitution(s, kept).quantities(model.quantities)
 
     @staticmethod
     def _averaged(
@@ -268,6 +277,16 @@ class _Substitution:
             ),
         )
         return Expansion(expanded, transitions, rewards)
+
+    def quantities(self, given: Sequence[Quantity]) -> tuple[Quantity, ...]:
+        """Return the quantities over the new scopes."""
+        tables = []
+        for quantity in given:
+            rows = self._rows(quantity.scope)
+            table = quantity.table if rows is None else rows.averaged(quantity.table)
+            table.flags.writeable = False
+            tables.append(Quantity(quantity.name, self._new_scope(quantity.scope), table))
+        return tuple(tables)
 
     def _origins(self, scope: Sequence[int]) -> tuple[Scope, Scope]:
         """Return the states, actions and kept variables behind a scope, and the removed ones."""

@@ -11,7 +11,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -37,6 +37,7 @@ from fmdp.model.functions import RewardFactors, Rule, Transition, contents_from_
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import Assignment, Value, listed
 from fmdp.model.noise import Noise
+from fmdp.model.quantities import Quantity, quantity_pairs
 from fmdp.model.spaces import FloatArray, items, shown, whole_number
 from fmdp.model.structure import Structure
 from fmdp.model.tables import negated, pairs_of, range_of, reward_table, transition_table
@@ -71,6 +72,8 @@ class FactoredMDP:
         Any printable text on one line.
     intervals
         Lower and upper ends of the numbers in the tables; None if they are known exactly.
+    quantities
+        Named factors that pay nothing, whose long-run averages a plan may limit.
 
     Raises
     ------
@@ -85,6 +88,7 @@ class FactoredMDP:
     initial_state: tuple[int, ...]
     name: str
     intervals: Intervals | None
+    quantities: tuple[Quantity, ...]
 
     def __init__(
         self,
@@ -95,9 +99,10 @@ class FactoredMDP:
         initial_state: Assignment | None = None,
         name: str = "",
         intervals: Intervals | None = None,
+        quantities: Sequence[Quantity] = (),
     ) -> None:
         contents = contents_from_tables(
-            structure, transitions, rewards, noise, initial_state, name, intervals
+            structure, transitions, rewards, noise, initial_state, name, intervals, quantities
         )
         self._hold(contents)
 
@@ -137,6 +142,7 @@ class FactoredMDP:
         alike: Alike | None = None,
         constraints: Sequence[Constraint] = (),
         intervals: Intervals | None = None,
+        quantities: Mapping[str, tuple[Sequence[int | str], npt.ArrayLike]] | None = None,
     ) -> FactoredMDP:
         """Return the model of (scope, table) pairs, one for each factor.
 
@@ -160,6 +166,9 @@ class FactoredMDP:
             and from the least to the largest mean for any other.
         groups
             Disjoint sets of state variables, by number or by name, that belong together.
+        quantities
+            Factors that pay nothing, in the form of `rewards` but by name: {name: (scope, table)}.
+            A plan may limit their long-run averages.
         state_sizes, action_sizes, state_names, action_names, reward_names, state_values, \
         action_values, alike, constraints
             As in `Structure`.
@@ -195,6 +204,7 @@ class FactoredMDP:
                 alike=alike,
                 constraints=constraints,
                 intervals=intervals,
+                quantities=[(q, *pair) for q, pair in quantity_pairs(quantities, "table")],
             )
         )
 
@@ -219,6 +229,7 @@ class FactoredMDP:
         initial_state: Assignment | None = None,
         name: str = "",
         derived: Mapping[str, Any] | None = None,
+        quantities: Mapping[str, tuple[Sequence[str], Callable[[Any], float]]] | None = None,
     ) -> FactoredMDP:
         """Return the model whose tables are computed by functions of named values.
 
@@ -275,6 +286,9 @@ class FactoredMDP:
             name -> `Count`, `Sum`, `Any`, `All`, or (scope, function). function(values) returns the
             value for an assignment of the scope, or a dictionary value -> probability if it is
             drawn at random. A scope may name other derived variables.
+        quantities
+            Factors that pay nothing, in the form of `reward`: name -> (scope, function). A plan may
+            limit their long-run averages.
 
         Raises
         ------
@@ -303,6 +317,7 @@ class FactoredMDP:
                 initial_state=initial_state,
                 name=name,
                 derived=derived,
+                quantities=quantities,
             )
         )
 
@@ -419,6 +434,7 @@ class FactoredMDP:
         transitions: Sequence[FloatArray],
         rewards: Sequence[FloatArray],
         intervals: Intervals | None,
+        quantities: tuple[Quantity, ...] = (),
     ) -> FactoredMDP:
         """Return the model over a structure of the same variables, whose tables are right by
         construction; the arrays become read-only.
@@ -427,7 +443,7 @@ class FactoredMDP:
         ----------
         structure
             The same states, actions, ranges and names; other scopes.
-        transitions, rewards, intervals
+        transitions, rewards, intervals, quantities
             As in `trusted`, over the scopes of the structure.
         """
         for table in (*transitions, *rewards):
@@ -438,6 +454,7 @@ class FactoredMDP:
                 transitions=tuple(transitions),
                 rewards=tuple(rewards),
                 intervals=intervals,
+                quantities=quantities,
             )
         )
 

@@ -36,6 +36,7 @@ from fmdp.model.groups import Groups
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import plain_value
 from fmdp.model.noise import Noise
+from fmdp.model.quantities import quantity_pairs
 from fmdp.model.scopes import Scope, scope_numbers
 from fmdp.model.spaces import FloatArray, IndexArray, count, items, shown
 from fmdp.model.structure import Structure
@@ -288,6 +289,17 @@ def _forbidden(s: Structure, rules: Sequence[Rule]) -> list[Constraint]:
     return constraints
 
 
+def _quantities(
+    names: Sequence[str], scopes: Sequence[Scope], tables: Sequence[FloatArray]
+) -> list[tuple[str, Scope, FloatArray]]:
+    """Return name, scope and means of the quantities, which have no intervals."""
+    for name, table in zip(names, tables, strict=True):
+        if (table[:, 0] < table[:, 2]).any():
+            raise InvalidModel(f"quantity {shown(name)}: the function must return a number")
+    means = [table[:, 1] for table in tables]
+    return list(zip(names, scopes, means, strict=True))
+
+
 def contents_from_functions(
     states: Mapping[str, Any],
     actions: Mapping[str, Any],
@@ -307,6 +319,7 @@ def contents_from_functions(
     initial_state: Any = None,
     name: str = "",
     derived: Mapping[str, Any] | None = None,
+    quantities: Any = None,
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_functions` and compute the tables."""
     s = _variables(states, actions)
@@ -314,6 +327,8 @@ def contents_from_functions(
         s = with_derived(s, derived)
     scopes, tables = _transitions(s, parents, transition)
     reward_names, reward_scopes, means = _rewards(s, reward, "reward", 1.0)
+    listed = [(q, *pair) for q, pair in quantity_pairs(quantities, "function")]
+    of_quantities = _rewards(s, listed, "quantity", 1.0)
     cost_names, cost_scopes, negated = _rewards(s, costs, "cost", -1.0)
     reward_names += cost_names
     reward_scopes += cost_scopes
@@ -346,4 +361,5 @@ def contents_from_functions(
         alike=Alike(classes, reward_classes),
         constraints=(*rules, *items(constraints, "constraints")),
         intervals=_intervals(tables, means),
+        quantities=_quantities(*of_quantities),
     )

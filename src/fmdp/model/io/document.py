@@ -52,7 +52,16 @@ VERSIONS = (1, 2, 3)
 _KEYS = {
     1: ("name", "rewards", "initial_state", "groups"),
     2: ("name", "rewards", "initial_state", "groups", "constraints", "effects"),
-    3: ("name", "rewards", "initial_state", "groups", "constraints", "effects", "derived"),
+    3: (
+        "name",
+        "rewards",
+        "initial_state",
+        "groups",
+        "constraints",
+        "effects",
+        "derived",
+        "quantities",
+    ),
 }
 """Optional keys of each version."""
 
@@ -197,7 +206,21 @@ def _contents(
         intervals=_intervals(joint, joint_rewards),
         groups=groups,
         name=name,
+        quantities=_quantities(top.get("quantities", []), variables),
     )
+
+
+def _quantities(given: Any, variables: Structure) -> list[tuple[str, tuple[int, ...], list[float]]]:
+    """Return name, scope and means of the quantities of a file."""
+    entries = []
+    for number, entry in enumerate(array(given, '"quantities"', is_object, "an object")):
+        label = f"quantity {number}"
+        keyed(entry, label, ("name", "scope", "means"), ())
+        name = text(entry["name"], f'{label}: "name"')
+        scope = read_scope(entry["scope"], variables, f"{label}: scope", label)
+        means = array(entry["means"], f'{label}: "means"', is_number, "a number")
+        entries.append((name, tuple(scope), means))
+    return entries
 
 
 def _intervals(transitions: Sequence[Factor], rewards: Sequence[Factor]) -> Intervals | None:

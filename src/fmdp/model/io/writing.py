@@ -33,10 +33,11 @@ def text_of(model: FactoredMDP) -> str:
     """Return the text of the model file of a model."""
     s = model.structure
     known = s.alike is not None or s.effects is not None or model.intervals is not None
-    plain = not (known or s.constraints or s.derived)
+    newest = bool(s.derived or model.quantities)
+    plain = not (known or s.constraints or newest)
     document: dict[str, Any] = {
         "format": FORMAT,
-        "version": 1 if plain else 3 if s.derived else 2,
+        "version": 1 if plain else 3 if newest else 2,
         "name": model.name,
     }
     for key, sizes, names, values in (
@@ -188,6 +189,15 @@ def _knowledge(model: FactoredMDP) -> dict[str, Any]:
         document["effects"] = [_effect(s, effect) for effect in effects.components]
     document["transitions"] = _written(s, transitions, s.state_names, "rows", "row", bare)
     document["rewards"] = _written(s, rewards, s.reward_names, "means", "mean", False)
+    if model.quantities:
+        document["quantities"] = [
+            {
+                "name": quantity.name,
+                "scope": [s.names[v] for v in quantity.scope],
+                "means": _Line(quantity.table.tolist()),
+            }
+            for quantity in model.quantities
+        ]
     return document
 
 
