@@ -44,6 +44,10 @@ class InvalidParameter(FmdpError, ValueError):
     """An argument or setting is of the wrong type or out of its range."""
 
 
+class Infeasible(FmdpError, ValueError):
+    """No policy satisfies the limits of a plan; the message has the certificate."""
+
+
 class UnknownName(FmdpError, LookupError):
     """A name that is not registered; the message suggests the nearest that is."""
 

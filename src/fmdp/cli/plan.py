@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -33,7 +33,7 @@ from fmdp.cli.output import (
     upper_text,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import TooLarge
+from fmdp.errors import Infeasible, TooLarge
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Plan
@@ -62,6 +62,7 @@ STATISTICS_KEYS = (
     "objective_bounds",
     "intervals",
     "span_error",
+    "limits",
 )
 """Keys of the JSON object that some planners and criteria put into the plan's statistics."""
 KEYS = (
@@ -96,6 +97,15 @@ def plan(
     problem: options.Problem,
     request: options.PlannerRequest = options.NO_REQUEST,
     robust: options.Robust = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="NAME<=VALUE",
+            help="Limit the long-run average of a reward factor or quantity (also NAME>=VALUE). "
+            "May be repeated. Exact planner only.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -115,11 +125,15 @@ def plan(
         refuse_unwritable(out, problem)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}
     try:
-        solution = run(result, request)
+        solution = run(result, request, limit or ())
+    except Infeasible:
+        if json:
+            print_json(result | {"status": "infeasible"})
+        raise
     except TooLarge as error:
         if json:
-            needed, limit = error.needed_bytes, error.limit_bytes
-            refused = {"status": "too_large", "needed_bytes": needed, "memory_limit_bytes": limit}
+            needed, most = error.needed_bytes, error.limit_bytes
+            refused = {"status": "too_large", "needed_bytes": needed, "memory_limit_bytes": most}
             print_json(result | refused)
         raise
     if out is not None and solution.policy is not None:
@@ -132,7 +146,9 @@ def plan(
     return exit_status(solution.status)
 
 
-def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
+def run(
+    result: dict[str, Any], request: options.PlannerRequest, limits: Sequence[str] = ()
+) -> Plan:
     """Plan for result["problem"] and fill in the result as it becomes known."""
     clock = time.perf_counter
     started = clock()
@@ -140,9 +156,11 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
     from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
+    from fmdp.planning.constrained.limits import limits_from_texts
     from fmdp.problems import problem as problem_of
     from fmdp.problems.ids import import_family
 
+    limited = limits_from_texts(limits)
     kind, settings = options.requested_planner(request)
     result["planner"] = None if kind is None else kind.name
     problem = result["problem"]
@@ -170,7 +188,7 @@ def run(result: dict[str, Any], request: options.PlannerRequest) -> Plan:
             settings = {**settings, "max_seconds": max(remaining, _LEAST_SECONDS)}
         planner = kind.make(settings)
         result["planner"] = kind.name
-        solution = plan_for(model, planner, progress=report)
+        solution = plan_for(model, planner, limits=limited, progress=report)
     planned = clock()
     loading = seconds_loading() - loaded
     evaluation = solution.stats.get("seconds_evaluation", 0.0)
@@ -285,6 +303,7 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
         rows.append(("basis", f"{growth['message']}; loose, by estimate: {growth['loose']}"))
     if result["settled"]:
         rows.append(("note", NOTE_ON_ENDS))
+    rows += limit_rows(result["limits"] or ())
     rows += span_rows(result, solution.stats.get("span_error"))
     rows.append(("iterations", f"{result['iterations']:,}"))
     startup = seconds_text(result["seconds_startup"])
@@ -316,6 +335,17 @@ def gain_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, 
         yield f"certified bounds{case}", f"{interval_text(lower, upper)} (gap {upper - lower:.2g})"
     elif upper is not None:
         yield "certified bound", f"at most {upper_text(upper)}"
+
+
+def limit_rows(limits: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield what is known about each limit: what the policy achieves, and the price."""
+    for limit in limits:
+        text = "no policy yet"
+        if limit["achieved"] is not None:
+            ends = limit["achieved_lower"], limit["achieved_upper"]
+            text = f"achieved {known_number(limit['achieved'], *ends)}"
+        price = f"binds, price {limit['price']:.6g}" if limit["binding"] else "does not bind"
+        yield f"limit {limit['name']} {limit['sense']} {limit['value']:g}", f"{text}; {price}"
 
 
 def value_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
@@ -21,6 +22,8 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import expanded_structure, shared_draws
 from fmdp.model.factored import check_model
 from fmdp.model.products import FLAT_LIMIT_BYTES, flat_bytes
+from fmdp.planning.constrained.limits import limits_of
+from fmdp.planning.constrained.planner import plan_with_limits
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.joining import parts_to_plan
@@ -44,6 +47,7 @@ def plan(
     model: FactoredMDP,
     planner: Planner | str | None = None,
     *,
+    limits: Mapping[str, Any] | None = None,
     progress: bool | Progress | None = None,
 ) -> Plan:
     """Plan for a model, and evaluate the resulting policy if that is feasible.
@@ -58,6 +62,10 @@ def plan(
         A planner, such as `Exact(tolerance=1e-3)`, or a text: "exact", "alp,basis=pairs". None is
         exact if there are at most 2^22 states and the predicted memory fits; otherwise it is the
         approximate linear program, and `stats["planner_reason"]` of the plan gives the reason.
+    limits
+        Limits on long-run averages: {name: (sense, value)}, the name that of a reward factor or a
+        quantity, the sense "<=" or ">=". Exact planner only; docs/limits.md says what the plan then
+        reports.
     progress
         True shows a progress bar; a callback receives a mapping of intermediate results from time
         to time; None is silent.
@@ -73,7 +81,9 @@ def plan(
     InvalidParameter
         If `model` is not a model, or a setting would have no effect in `plan`.
     UnknownName
-        If no planner has the name.
+        If no planner, reward factor or quantity has the name.
+    Infeasible
+        If no policy satisfies the limits; the message has the smallest achievable average.
     TooLarge
         If the given planner needs more than its memory limit.
     """
@@ -83,6 +93,9 @@ def plan(
     if chosen is None:
         chosen, reason = choose_planner(model.structure)
     with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:
+        bounds = limits_of(limits)
+        if bounds:
+            return plan_with_limits(model, bounds, chosen, report)
         result = planned(model, chosen, report)
     if reason is None:
         return result

@@ -1,0 +1,1 @@
+"""Plans under limits on long-run averages, and fronts of two averages."""
