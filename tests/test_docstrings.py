@@ -298,6 +298,7 @@ BESIDE = {
     f"fmdp.{name}"
     for name in (
         "errors.FileProblem",
+        "errors.Infeasible",
         "errors.InvalidModel",
         "errors.InvalidParameter",
         "errors.TooLarge",
