@@ -232,3 +232,15 @@ def test_greedy_policies_know_them_too(tmp_path: Path) -> None:
     assert table.constraints == model.structure.constraints
     tree = grow(table, max_leaves=5, constraints=table.constraints or ())
     assert forbidden_states(tree, model.structure) == 0
+
+
+def test_leaves_are_weighted_by_time_where_that_gains_more() -> None:
+    model = fmdp.problem("circle:4")
+    policy = fmdp.plan(model).policy
+    assert isinstance(policy, fmdp.TablePolicy)
+    for leaves in (2, 3, 4, 5):
+        _, what = exported(policy, "tree", max_leaves=leaves, model=model)
+        plain = grow(policy, max_leaves=leaves)
+        gain = float(what.split("; gain ")[1].split(",")[0])
+        assert gain >= fmdp.evaluate(model, plain.table).gain - 1e-6  # type: ignore[operator]
+        assert "(loses " in what

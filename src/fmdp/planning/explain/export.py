@@ -23,19 +23,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fmdp._base.memory import describe_count
 from fmdp._base.numerals import short_number
 from fmdp.errors import InvalidParameter, TooLarge, printable
 from fmdp.model import FactoredMDP
+from fmdp.model.expansion import expand, shared_draws
 from fmdp.model.naming import Naming, Value, Variables, are_numerals, listed_values
 from fmdp.model.spaces import count, decode, strides
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, evaluate_exactly
 from fmdp.planning.explain.tree_growth import MOST_STATES, grow
 from fmdp.planning.explain.tree_kernels import LEAF
 from fmdp.planning.explain.trees import PolicyTree, Tree
+from fmdp.planning.occupancy.law import NotCertified, long_run_law
+from fmdp.planning.occupancy.tables import WeightedActions
 from fmdp.planning.policies.mixed import MixedPolicy
-from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
 
@@ -430,10 +434,16 @@ def exported(
             "break them; name the model (--problem), or leave the tree exact"
         )
 
+    # An error is a share of states; only the number of leaves leaves a choice of what to lose.
+    visits = max_leaves is not None and max_error is None
+    shares = _visits(table, model) if visits and model is not None else None
+
     def tree_of() -> PolicyTree:
-        return grow(
-            table, max_leaves=max_leaves, max_error=max_error, constraints=constraints or ()
-        )
+        limits: dict[str, Any] = {"max_leaves": max_leaves, "constraints": constraints or ()}
+        tree = grow(table, max_error=max_error, **limits)
+        if shares is None or model is None or not tree.wrong:
+            return tree
+        return _better(model, tree, grow(table, shares=shares, **limits))
 
     tree: PolicyTree | None
     if kind == "tree":
@@ -450,6 +460,32 @@ def exported(
     return python_parts(table, tree, gains), f"{tree}{gains}"
 
 
+def _visits(policy: TablePolicy, model: FactoredMDP) -> NDArray[np.float64] | None:
+    """Return the share of time that the policy spends in every state; None if it is not known."""
+    if len(policy.actions) > POLICY_GAIN_STATES or shared_draws(model.structure):
+        return None
+    has_sizes_of(policy, model.structure)
+    tables = WeightedActions((policy.actions.astype(np.int64),))
+    try:
+        law = long_run_law(expand(model), tables)
+    except (NotCertified, TooLarge):
+        return None
+    shares = np.zeros(len(policy.actions))
+    shares[law.states] = law.shares
+    return shares
+
+
+def _better(model: FactoredMDP, by_states: PolicyTree, by_time: PolicyTree) -> PolicyTree:
+    """Return the tree with the larger gain; the one that is weighted by time if they are equal.
+
+    Neither is always better: a state that is seldom visited may be costly to be wrong in.
+    """
+    gains = [evaluate_exactly(model, tree.table).gain for tree in (by_states, by_time)]
+    if gains[0] is not None and gains[1] is not None and gains[0] > gains[1]:
+        return by_states
+    return by_time
+
+
 def _gains(tree: PolicyTree, policy: TablePolicy, model: FactoredMDP | None) -> str:
     """Return a text that compares the gain of a wrong tree with its policy's; "" if not known.
 
@@ -461,7 +497,9 @@ def _gains(tree: PolicyTree, policy: TablePolicy, model: FactoredMDP | None) -> 
     if None in gains:
         return ""
     small, whole = map(short_number, gains)
-    return f"; gain {small}, the policy's is {whole}"
+    loss = gains[1] - gains[0]  # type: ignore[operator]
+    share = f" (loses {100 * loss / abs(gains[1]):.2g} %)" if gains[1] and loss > 0 else ""
+    return f"; gain {small}, the policy's is {whole}{share}"
 
 
 def _one_line_each(parts: Iterator[str]) -> Iterator[str]:

@@ -59,6 +59,8 @@ MOST_VALUES = 1 << 12
 """Most values of a variable: every value is tried in every node."""
 _MOST_COUNTS = 1 << 25
 """Most counts of values by actions, 8 bytes each."""
+_TIME = float(1 << 40)
+"""The weight of all time, against 1 for a state."""
 _MOST_ALLOWED = 1 << 28
 """Most nodes times joint values of actions, one byte each."""
 
@@ -69,10 +71,12 @@ def grow(
     max_leaves: int | None = None,
     max_error: float | None = None,
     constraints: Sequence[Constraint] = (),
+    shares: NDArray[np.float64] | None = None,
 ) -> PolicyTree:
     """Return the trees of a policy: exact, or cut down if a limit is given.
 
-    `max_leaves` limits the leaves of all trees together, `max_error` the share of wrong states. The
+    `max_leaves` limits the leaves of all trees together, `max_error` the share of wrong states.
+    With the share of time of every state, `shares` [S], states are weighted by it. The
     actions of smaller trees satisfy the constraints in every state. Raises InvalidParameter if no
     cut of the exact tree satisfies all of these, or if the policy violates the constraints;
     TooLarge if there are too many states or values.
@@ -88,14 +92,18 @@ def grow(
             f"that many leaves; got at most {max_leaves}"
         )
     n_states = count(sizes)
+    # States that are never visited count a little, so that they decide between equal cuts.
+    weights = None if shares is None else 1 + np.rint(shares * _TIME).astype(np.int64)
     digits = _digits(sizes)
     values = np.unravel_index(policy.actions.astype(np.int64), action_sizes)
     labels = [_joint_values(values, action_sizes, group) for group in groups]
     grown = [_GrownTree(digits, of_group, sizes) for of_group in labels]
     if not exact:
         for tree, group, of_group in zip(grown, groups, labels, strict=True):
-            tree.allow_only(group, of_group, constraints, (*sizes, *action_sizes), len(sizes))
-        _cut(grown, max_leaves, math.inf if max_error is None else max_error * n_states)
+            all_sizes = (*sizes, *action_sizes)
+            tree.allow_only(group, of_group, constraints, all_sizes, len(sizes), weights)
+        total = n_states if weights is None else int(weights.sum())
+        _cut(grown, max_leaves, math.inf if max_error is None else max_error * total)
     wrong = np.zeros(n_states, dtype=np.bool_)
     predicted: list[Any] = list(values)
     for group, tree, of_group in zip(groups, grown, labels, strict=True):
@@ -111,7 +119,8 @@ def grow(
         tree.tree(group, tuple(action_sizes[action] for action in group))
         for group, tree in zip(groups, grown, strict=True)
     )
-    return PolicyTree(trees, policy.naming, n_states, int(wrong.sum()), table)
+    lost = None if shares is None else float(shares[wrong].sum())
+    return PolicyTree(trees, policy.naming, n_states, int(wrong.sum()), table, lost)
 
 
 def _refuse_forbidden(
@@ -242,6 +251,7 @@ class _GrownTree:
         constraints: Sequence[Constraint],
         sizes: Sequence[int],
         m: int,
+        weights: Ints | None = None,
     ) -> None:
         """Label every node with the most frequent action that is allowed in all of its states.
 
@@ -250,9 +260,13 @@ class _GrownTree:
         all variables, the m state variables first.
         """
         relevant = [constraint for constraint in constraints if constraint.scope[-1] - m in group]
-        if not relevant:
+        if not relevant and weights is None:
             return
-        kinds, allowed = _allowed_values(relevant, group, sizes, m)
+        if relevant:
+            kinds, allowed = _allowed_values(relevant, group, sizes, m)
+        else:
+            kinds = np.zeros(len(labels), dtype=np.int64)
+            allowed = np.ones((1, int(self.used.max()) + 1), dtype=np.bool_)
         if len(self.nodes) * allowed.shape[1] > _MOST_ALLOWED:
             raise TooLarge(
                 f"a smaller tree for {len(self.nodes):,} nodes and {allowed.shape[1]:,} joint "
@@ -267,7 +281,10 @@ class _GrownTree:
         number[self.used] = np.arange(len(self.used))
         fits = np.ones((len(self.nodes), len(self.used)), dtype=np.bool_)
         allowed = np.ascontiguousarray(allowed[:, self.used])
-        tree_kernels.allow(self.nodes, self.samples, kinds, allowed, number[labels], n_used, fits)
+        counted = np.ones(len(labels), dtype=np.int64) if weights is None else weights
+        tree_kernels.allow(
+            self.nodes, self.samples, kinds, allowed, number[labels], n_used, fits, counted
+        )
 
     def predictions(self) -> Ints:
         """Return the joint value of the tree in every state."""

@@ -199,8 +199,11 @@ def allow(
     labels: Ints,
     n_used: int,
     fits: NDArray[np.bool_],
+    weights: Ints,
 ) -> None:
     """Set label and wrong states of every node to those of its most frequent allowed action.
+
+    A state counts as `weights` [S] of it.
 
     `fits` [nodes, actions] must be True; it is overwritten with the actions that are allowed in
     every state of a node.
@@ -218,15 +221,17 @@ def allow(
             for a in range(fits.shape[1]):
                 fits[node, a] = fits[yes, a] and fits[no, a]
         counts[:] = 0
+        total = 0
         for place in range(first, end):
-            counts[labels[samples[place]]] += 1
+            counts[labels[samples[place]]] += weights[samples[place]]
+            total += weights[samples[place]]
         best, most = -1, -1
         for a in range(fits.shape[1]):
             many = counts[a] if a < n_used else 0
             if fits[node, a] and many > most:
                 best, most = a, many
         nodes[node, LABEL] = best
-        nodes[node, WRONG] = end - first - most if best >= 0 else FORBIDDEN
+        nodes[node, WRONG] = total - most if best >= 0 else FORBIDDEN
 
 
 @njit(nogil=True)

@@ -74,6 +74,8 @@ class PolicyTree:
     """Number of states in which some action variable differs from the policy."""
     table: TablePolicy
     """The action of the trees in every state."""
+    wrong_time: float | None = None
+    """The share of time that the policy spends in the wrong states, if it is known."""
 
     @property
     def leaves(self) -> int:
@@ -95,6 +97,8 @@ class PolicyTree:
     def __str__(self) -> str:
         trees = f" in {len(self.trees)} trees" if len(self.trees) > 1 else ""
         share = f" ({self.wrong / self.n_states:.3g} of them)" if self.wrong else ""
+        if self.wrong and self.wrong_time is not None:
+            share += f", {100 * self.wrong_time:.3g} % of the time"
         return (
             f"{self.leaves:,} leaves{trees}, depth {self.depth}; wrong in {self.wrong:,} of "
             f"{self.n_states:,} states{share}"
