@@ -13,7 +13,8 @@ from fmdp.elimination.effects import EffectsBackup
 from fmdp.elimination.enumeration import Backup, Vector, advance, iterate_by_sweeps, shape_of
 from fmdp.elimination.threads import usable_cores
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
-from fmdp.model.expansion import expand
+from fmdp.model.expansion import expand, shared_draws
+from fmdp.model.products import flat_model
 
 __all__ = [
     "Backup",
@@ -45,9 +46,12 @@ class Options(Limits, total=False):
 
 
 def backup_for(model: FactoredMDP | OptimisticTables, **limits: Unpack[Limits]) -> Backup:
-    """Return the backup of one model, loaded; actions with equal tables share their steps."""
+    """Return the backup of one model, loaded; actions with equal tables share their steps.
+
+    The model with joint states stands for one that has no expansion: its indices are the same.
+    """
     if isinstance(model, FactoredMDP):
-        model = expand(model)
+        model = flat_model(model) if shared_draws(model.structure) else expand(model)
     nested, shape = isinstance(model, OptimisticTables), shape_of(model)
     parts = decompose(model.structure)
     if parts is None or not parts.describes(model):

@@ -17,7 +17,7 @@ where one table would have 2^N.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as Anything
 from typing import ClassVar, NamedTuple
@@ -27,10 +27,18 @@ import numpy as np
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
 from fmdp.model.calls import call, labelled, named_rows
 from fmdp.model.derived import Derived
-from fmdp.model.naming import NamedValues, Value, listed_values, plain_value, quote
+from fmdp.model.naming import (
+    NamedValues,
+    Value,
+    is_number,
+    listed_values,
+    plain_value,
+    quote,
+)
 from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import count, items, shown
 from fmdp.model.structure import Structure
+from fmdp.model.variables import VariableSpace
 
 MOST_ROWS = 1 << 22
 """Most assignments for which a function of the user is called."""
@@ -50,13 +58,25 @@ class Aggregate:
     _what: ClassVar[str] = "aggregate"
 
     def __post_init__(self) -> None:
-        if isinstance(self.over, str) or not len(tuple(self.over)):
-            raise InvalidModel(
-                f"{self._what} needs a list of names of variables; got {shown(self.over)}"
-            )
-        object.__setattr__(self, "over", tuple(self.over))
-        if self.clip and self.cap is None:
+        over = items(self.over, f"{self._what}: the variables")
+        if not over:
+            raise InvalidModel(f"{self._what}: the list of variables is empty")
+        object.__setattr__(self, "over", over)
+        cap = plain_value(self.cap)
+        if cap is not None and (isinstance(cap, bool) or not is_number(cap)):
+            raise InvalidModel(f"{self._what}: cap is {shown(self.cap)}; must be a number")
+        if self.clip and cap is None:
             raise InvalidModel(f"{self._what}: clip=True needs a cap")
+
+    def _called(self, name: str, value: Value, label: str) -> Anything:
+        """Return what the function of the user gives for a value of a variable."""
+        return call(lambda _: self.of(value), label, NamedValues({name: value}))
+
+    def check_values(self, listed: Collection[Value], label: str) -> None:
+        """Raise InvalidModel if the aggregate asks for values that no variable has.
+
+        `listed` are the values of all its variables.
+        """
 
     def _number(self, name: str, value: Value, label: str) -> float:
         """Return the contribution of a variable with this value."""
@@ -97,9 +117,25 @@ class Count(Aggregate):
 
     def _number(self, name: str, value: Value, label: str) -> float:
         if callable(self.of):
-            return int(bool(self.of(value)))
-        wanted = self.of if isinstance(self.of, list | tuple | set) else (self.of,)
-        return int(value in wanted)
+            return int(bool(self._called(name, value, label)))
+        return int(value in self._wanted)
+
+    @property
+    def _wanted(self) -> tuple[Anything, ...]:
+        if isinstance(self.of, str) or not isinstance(self.of, Iterable):
+            return (self.of,)
+        return tuple(self.of)
+
+    def check_values(self, listed: Collection[Value], label: str) -> None:
+        for value in () if callable(self.of) else self._wanted:
+            if value not in listed:
+                near = (
+                    did_you_mean(value, [str(v) for v in listed]) if isinstance(value, str) else ""
+                )
+                raise InvalidModel(
+                    f"{label}: counts the value {shown(value)}, which none of its variables "
+                    f"has{near}"
+                )
 
 
 class Any(Count):
@@ -157,10 +193,8 @@ class Sum(Aggregate):
         super().__init__(over, of, cap, clip)
 
     def _number(self, name: str, value: Value, label: str) -> float:
-        result = value if self.of is None else self.of(value)
-        if isinstance(result, str) or not isinstance(
-            result, bool | int | float | np.integer | np.floating
-        ):
+        result = plain_value(value if self.of is None else self._called(name, value, label))
+        if not is_number(result):
             raise InvalidModel(f"{label}: {name}={value} gives {shown(result)}; must be a number")
         return float(result)
 
@@ -179,10 +213,43 @@ def with_derived(variables: Structure, given: Anything) -> Structure:
         if not isinstance(name, str) or name in variables.names:
             called = quote(name) if isinstance(name, str) else shown(name)
             raise InvalidModel(f"derived variable {called}: must be a new name")
-    s = variables
+    growing = GrowingVariables(variables)
     for name in _in_order(given, variables):
-        s = _Builder(s, name, given[name]).structure()
-    return s
+        growing.define(name, given[name])
+    return growing.structure()
+
+
+class GrowingVariables(VariableSpace):
+    """The variables of a structure, to which derived variables are added one after the other.
+
+    A new structure per derived variable would take time quadratic in their number.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+        self._added: list[Derived] = []
+        self.names = structure.names
+        self.values = structure.values
+        self.all_sizes = structure.all_sizes
+        self._numbers = dict(structure._numbers)
+
+    def add(self, variable: Derived) -> int:
+        """Add a derived variable and return its number; `structure` checks it."""
+        number = len(self.all_sizes)
+        self._added.append(variable)
+        self.names += (variable.name,)
+        self.values += (variable.values,)
+        self.all_sizes += (variable.size,)
+        self._numbers.setdefault(variable.name, number)
+        return number
+
+    def define(self, name: str, definition: Anything) -> None:
+        """Add the derived variable of a definition, and the partial sums that it needs."""
+        _Builder(self, name, definition).build()
+
+    def structure(self) -> Structure:
+        """Return the structure with the added variables, or raise InvalidModel."""
+        return self._structure.with_derived((*self._structure.derived, *self._added))
 
 
 def _scope_of(name: str, definition: Anything) -> tuple[Anything, ...]:
@@ -198,36 +265,35 @@ def _scope_of(name: str, definition: Anything) -> tuple[Anything, ...]:
 
 def _in_order(given: Mapping[str, Anything], variables: Structure) -> list[str]:
     """Return the names so that each variable comes after those that it depends on."""
-    known = [*variables.names, *given]
+    known = {*variables.names, *given}
     scopes = {name: _scope_of(name, definition) for name, definition in given.items()}
     for name, scope in scopes.items():
         for member in scope:
-            if member not in known:
-                text = isinstance(member, str)
+            text = isinstance(member, str)
+            if not text or member not in known:
                 called = quote(member) if text else shown(member)
-                near = did_you_mean(member, known) if text else ""
+                near = did_you_mean(member, sorted(known)) if text else ""
                 raise InvalidModel(
                     f"derived variable {quote(name)}: no variable is called {called}{near}"
                 )
-    ordered: list[str] = []
-    path: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in ordered:
-            return
-        if name in path:
-            cycle = " -> ".join([*path[path.index(name) :], name])
-            raise InvalidModel(f"derived variable {quote(name)} depends on itself: {cycle}")
-        path.append(name)
-        for member in scopes[name]:
-            if member in scopes:
-                visit(member)
-        path.pop()
-        ordered.append(name)
-
+    ordered: dict[str, None] = {}
     for name in given:
-        visit(name)
-    return ordered
+        path = {} if name in ordered else {name: iter(scopes[name])}
+        while path:
+            last = next(reversed(path))
+            member = next((v for v in path[last] if v in scopes and v not in ordered), None)
+            if member is None:
+                path.pop(last)
+                ordered[last] = None
+            elif member in path:
+                cycle = [*path][[*path].index(member) :]
+                raise InvalidModel(
+                    f"derived variable {quote(member)} depends on itself: "
+                    f"{' -> '.join([*cycle, member])}"
+                )
+            else:
+                path[member] = iter(scopes[member])
+    return list(ordered)
 
 
 class _Law(NamedTuple):
@@ -239,27 +305,22 @@ class _Law(NamedTuple):
 
 
 class _Builder:
-    """Adds one derived variable, and the partial sums that it needs, to a structure."""
+    """Adds one derived variable, and the partial sums that it needs."""
 
-    def __init__(self, structure: Structure, name: str, definition: Anything) -> None:
-        self._s = structure
+    def __init__(self, variables: GrowingVariables, name: str, definition: Anything) -> None:
+        self._variables = variables
         self._name = name
         self._definition = definition
         self._label = f"derived variable {quote(name)}"
 
-    def structure(self) -> Structure:
+    def build(self) -> None:
         if isinstance(self._definition, Aggregate):
             self._add_chain(self._definition)
         else:
             self._add_function(*self._definition)
-        return self._s
-
-    def _add(self, derived: Derived) -> int:
-        self._s = self._s.with_derived((*self._s.derived, derived))
-        return len(self._s.all_sizes) - 1
 
     def _add_function(self, scope: Sequence[str], function: Callable[..., Anything]) -> None:
-        s = self._s
+        s = self._variables
         numbers = tuple(sorted(scope_numbers(s, scope, self._label)))
         rows = count(s.scope_sizes(numbers))
         if rows > MOST_ROWS:
@@ -278,40 +339,46 @@ class _Builder:
             for value, probability in zip(law.values, law.probabilities, strict=True):
                 table[row, place[value]] += probability
         drawn = any(law.drawn for law in laws)
-        self._add(Derived(self._name, values, numbers, table if drawn else table.argmax(axis=1)))
+        s.add(Derived(self._name, values, numbers, table if drawn else table.argmax(axis=1)))
 
     def _law(self, function: Callable[..., Anything], values: NamedValues) -> _Law:
         """Return the distribution that the function of the user gives for an assignment."""
         result, label = call(function, self._label, values), labelled(self._label, values)
         drawn = isinstance(result, Mapping)
-        law = dict(result) if isinstance(result, Mapping) else {plain_value(result): 1.0}
-        for value, probability in law.items():
-            if not isinstance(plain_value(value), str | int | float):
-                raise InvalidModel(f"{label}: {shown(value)} must be a text or a number")
+        law = tuple(result.items()) if isinstance(result, Mapping) else ((result, 1.0),)
+        for given, probability in law:
+            value = plain_value(given)
+            if not (isinstance(value, str) or is_number(value)):
+                raise InvalidModel(f"{label}: {shown(value)} must be a text or a finite number")
             if not isinstance(probability, bool | int | float | np.integer | np.floating):
                 raise InvalidModel(
                     f"{label}: the probability of {shown(value)} is {shown(probability)}; must be "
                     f"a number"
                 )
-        return _Law([plain_value(value) for value in law], list(law.values()), drawn)
+        return _Law([plain_value(value) for value, _ in law], [p for _, p in law], drawn)
 
     def _add_chain(self, aggregate: Aggregate) -> None:
-        names, label = self._s.names, self._label
-        numbers = scope_numbers(self._s, aggregate.over, label)
+        names, label = self._variables.names, self._label
+        numbers = scope_numbers(self._variables, aggregate.over, label)
+        values_of = self._variables.values
+        listed = dict.fromkeys(value for v in numbers for value in listed_values(values_of[v]))
+        aggregate.check_values(tuple(listed), label)
         before, totals = -1, [0.0]
         for step, v in enumerate(numbers):
-            listed = listed_values(self._s.values[v])
-            own = [aggregate._number(names[v], value, label) for value in listed]
+            contributions = [
+                aggregate._number(names[v], value, label)
+                for value in listed_values(self._variables.values[v])
+            ]
             # One row per value of the variable and, after the first, per value of the partial sum.
             results = [
                 plain_value(aggregate._limited(number if step == 0 else combined, label))
-                for number in own
+                for number in contributions
                 for combined in (aggregate._combined(total, number) for total in totals)
             ]
             values = self._different(results)
             place = {value: position for position, value in enumerate(values)}
             last = step == len(numbers) - 1
-            before = self._add(
+            before = self._variables.add(
                 Derived(
                     self._name if last else f"{self._name}[{step + 1}]",
                     values,

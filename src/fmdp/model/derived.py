@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from fmdp.errors import InvalidModel
 from fmdp.model.naming import checked_names, checked_values, quote
-from fmdp.model.spaces import count, items, shown, shown_tuple, whole_number
+from fmdp.model.spaces import MAX_SIZE, count, items, shown, shown_tuple, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,10 @@ class Derived:
     def __post_init__(self) -> None:
         (name,) = checked_names((self.name,), 1, "derived variable", "z")
         given: Any = self.values
+        if type(given) is int and not 1 <= given <= MAX_SIZE:
+            raise InvalidModel(
+                f"{_label(name)}: has {shown(given)} values; must be in 1..{MAX_SIZE}"
+            )
         listed = range(given) if type(given) is int else given
         size = len(items(listed, f"values of {quote(name)}"))
         (values,) = checked_values((listed,), (size,), (name,), "derived")
@@ -81,6 +85,8 @@ class Derived:
             )
         table = np.ascontiguousarray(table, dtype=np.int64 if table.ndim == 1 else np.float64)
         table.flags.writeable = False
+        if not isinstance(self.partial, bool):
+            raise InvalidModel(f"{_label(name)}: partial must be a bool; got {shown(self.partial)}")
         for field, value in (("values", values), ("scope", scope), ("table", table)):
             object.__setattr__(self, field, value)
 
@@ -95,23 +101,19 @@ class Derived:
         return self.table.ndim == 1
 
     @cached_property
-    def _content(self) -> tuple[object, ...]:
+    def content(self) -> tuple[object, ...]:
+        """All contents, which the hash of a model covers."""
         return self.name, tuple(self.values), self.scope, self.table.tobytes(), self.partial
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Derived) and self._content == other._content
+        return isinstance(other, Derived) and self.content == other.content
 
     def __hash__(self) -> int:
-        return hash(self._content)
+        return hash(self.content)
 
     def __reduce__(self) -> tuple[type[Derived], tuple[object, ...]]:
         # Through the constructor, because pickled arrays come back writeable.
         return type(self), (self.name, self.values, self.scope, self.table, self.partial)
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """All contents, which the hash of a model covers."""
-        return self._content
 
 
 def checked_derived(derived: Any, sizes: Sequence[int]) -> tuple[Derived, ...]:

@@ -392,9 +392,22 @@ class _BaseValues:
                 weights = [int(u == v) for u in self._base]
                 self._known[v] = weighted_index(self._sizes, weights)
             else:
-                variable = self._structure.derived[v - len(self._structure.sizes)]
-                self._known[v] = variable.table[self.rows(variable.scope)]
+                self._compute(v)
         return self._known[v]
+
+    def _compute(self, v: int) -> None:
+        """Compute a derived variable and those behind it, which have smaller numbers."""
+        s = self._structure
+        n = len(s.sizes)
+        needed, ahead = {v}, [v]
+        while ahead:
+            for u in s.derived[ahead.pop() - n].scope:
+                if u >= n and u not in self._base and u not in self._known and u not in needed:
+                    needed.add(u)
+                    ahead.append(u)
+        for u in sorted(needed):  # in this order, no value is computed by recursion
+            variable = s.derived[u - n]
+            self._known[u] = variable.table[self.rows(variable.scope)]
 
     def rows(self, scope: Scope) -> IndexArray:
         """Return the row of a table over the scope for every assignment of the base."""

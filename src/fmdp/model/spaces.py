@@ -25,6 +25,8 @@ IndexArray: TypeAlias = npt.NDArray[np.int64]
 
 ARRAY_LIMIT_BYTES = 2**32
 """Largest array over all assignments."""
+MAX_SIZE = 2**24
+"""Largest number of values of a variable: each value has a name and is a column of a table."""
 _LONGEST_SHOWN = 200
 
 

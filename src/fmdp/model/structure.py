@@ -20,8 +20,8 @@ from fmdp.model.effects import Effects, check_components, check_factors
 from fmdp.model.naming import checked_names, checked_values, refuse_repeated
 from fmdp.model.ranges import LARGEST_REWARD, RewardRanges, checked_ranges, outward_sums
 from fmdp.model.scopes import Scope, checked_groups, checked_scopes
-from fmdp.model.spaces import items, shown
-from fmdp.model.variables import MAX_SIZE, checked_sizes
+from fmdp.model.spaces import MAX_SIZE, items, shown
+from fmdp.model.variables import checked_sizes
 
 __all__ = ["LARGEST_REWARD", "MAX_SIZE", "Scope", "Structure", "check_structure", "outward_sums"]
 

@@ -13,10 +13,16 @@ from functools import cached_property
 from fmdp.errors import InvalidModel, InvalidParameter, UnknownName, did_you_mean
 from fmdp.model.derived import Derived
 from fmdp.model.naming import Assignment, Naming, Variables, listed, quote
-from fmdp.model.spaces import count, decode, encode, items, shown, strides, whole_number
-
-MAX_SIZE = 2**24
-"""Largest number of values of a variable: each value has a name and is a column of a table."""
+from fmdp.model.spaces import (
+    MAX_SIZE,
+    count,
+    decode,
+    encode,
+    items,
+    shown,
+    strides,
+    whole_number,
+)
 
 
 class VariableSpace:

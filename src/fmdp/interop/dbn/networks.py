@@ -470,7 +470,8 @@ def _alike(noted: Any, n_rewards: int) -> Alike | None:
 def one_valued(model: FactoredMDP) -> list[str]:
     """Return the variables with one value, which pyAgrum's files cannot hold."""
     s = model.structure
-    return [name for name, size in zip(s.names, s.sizes, strict=True) if size == 1]
+    # Derived variables come last among the names; the files hold the expanded model.
+    return [name for name, size in zip(s.names, s.sizes, strict=False) if size == 1]
 
 
 def has_other_names(model: FactoredMDP) -> bool:

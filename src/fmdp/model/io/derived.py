@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fmdp.errors import InvalidModel
-from fmdp.model.aggregates import Aggregate, All, Count, Sum, with_derived
+from fmdp.model.aggregates import Aggregate, All, Count, GrowingVariables, Sum
 from fmdp.model.aggregates import Any as AnyOf
 from fmdp.model.derived import Derived
 from fmdp.model.fields import array, is_array, is_object, is_value, keyed, show, text
@@ -28,6 +28,7 @@ from fmdp.model.naming import are_numerals, listed_values
 from fmdp.model.spaces import count, shown
 from fmdp.model.structure import Structure
 from fmdp.model.tables import sort_rows
+from fmdp.model.variables import VariableSpace
 
 _COUNTS: Mapping[str, Callable[..., Aggregate]] = {"count": Count, "any": AnyOf, "all": All}
 _TABLES = ("map", "rows")
@@ -35,7 +36,7 @@ _TABLES = ("map", "rows")
 
 def read_derived(entries: Any, variables: Structure) -> Structure:
     """Return the variables of a file with its derived ones."""
-    s = variables
+    growing = GrowingVariables(variables)
     for number, entry in enumerate(array(entries, '"derived"', is_object, "an object")):
         label = f"derived variable {number}"
         bodies = [key for key in (*_TABLES, *_COUNTS, "sum") if key in entry]
@@ -46,15 +47,15 @@ def read_derived(entries: Any, variables: Structure) -> Structure:
             )
         body = bodies[0]
         if body in _TABLES:
-            s = s.with_derived((*s.derived, _read_table(entry, body, s, label)))
+            growing.add(_read_table(entry, body, growing, label))
         else:
-            fields = keyed(entry, label, ("name", body), ("partial",))
+            fields = keyed(entry, label, ("name", body), ())
             name = text(fields["name"], f'{label}: "name"')
-            s = with_derived(s, {name: _read_aggregate(fields[body], body, s, label)})
-    return s
+            growing.define(name, _read_aggregate(fields[body], body, growing, label))
+    return growing.structure()
 
 
-def _read_table(entry: Any, body: str, s: Structure, label: str) -> Derived:
+def _read_table(entry: Any, body: str, s: VariableSpace, label: str) -> Derived:
     keyed(entry, label, ("name", "scope", body), ("size", "values", "partial"))
     name, size, values = read_variable({k: entry[k] for k in KEYS if k in entry}, label)
     scope = read_scope(entry["scope"], s, f"{label}: scope", label)
@@ -88,7 +89,7 @@ def _read_map(given: Any, rows: int, size: int, values: Any, label: str) -> Any:
     return np.array([place[entry] for entry in entries], dtype=np.int64)
 
 
-def _read_aggregate(given: Any, body: str, s: Structure, label: str) -> Aggregate:
+def _read_aggregate(given: Any, body: str, s: VariableSpace, label: str) -> Aggregate:
     needed = ("over",) if body == "sum" else ("over", "of")
     fields = keyed(given, f'{label}: "{body}"', needed, ("cap", "clip"))
     scope = read_scope(fields["over"], s, f'{label}: "over"', label)

@@ -31,6 +31,7 @@ from fmdp.model.rules import Box, owners
 from fmdp.model.spaces import FloatArray, IndexArray, count, shown, strides
 from fmdp.model.structure import Structure
 from fmdp.model.tables import as_distributions
+from fmdp.model.variables import VariableSpace
 
 _COPIES = 4
 """Most copies of a table that exist while it is read and checked."""
@@ -503,7 +504,7 @@ def refuse_large_tables(readers: Sequence[FactorReader]) -> None:
         )
 
 
-def read_scope(value: Any, structure: Structure, what: str, label: str) -> tuple[int, ...]:
+def read_scope(value: Any, structure: VariableSpace, what: str, label: str) -> tuple[int, ...]:
     """Return the numbers of variables that a file names, in any order."""
     names = array(value, what, is_text, "the name of a variable")
     try:
@@ -521,7 +522,7 @@ def read_scope(value: Any, structure: Structure, what: str, label: str) -> tuple
 
 def read_rows(
     value: Any,
-    structure: Structure,
+    structure: VariableSpace,
     scope: Sequence[int],
     size: int,
     label: str,
@@ -575,7 +576,7 @@ def read_means(
 
 
 def _wrong_length(
-    label: str, key: str, given: int, needed: int, structure: Structure, scope: Sequence[int]
+    label: str, key: str, given: int, needed: int, structure: VariableSpace, scope: Sequence[int]
 ) -> str:
     named = ", ".join(f"{structure.names[v]} of size {structure.all_sizes[v]}" for v in scope)
     return f'{label}: "{key}" has {given} rows; must have {shown(needed)}, for scope ({named})'

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fmdp.errors import InvalidModel
 from fmdp.model.fields import array, is_value, is_whole, keyed, show, text
-from fmdp.model.variables import MAX_SIZE
+from fmdp.model.spaces import MAX_SIZE
 
 KEYS = ("name", "size", "values")
 
