@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import runpy
+from collections.abc import Callable
 from importlib.resources import files as package_files
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 import fmdp
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.experiments.worker import knowledge
 
 from ..pages import Page
 
@@ -281,6 +283,12 @@ def with_derived(**derived: object) -> fmdp.FactoredMDP:
         ({"x": fmdp.Sum(["a", "b"], cap=1)}, "can be 2.0, beyond its cap of 1; raise the cap"),
         ({"x": (["a"], lambda v: {0: 0.5, 1: 0.6})}, "must be probabilities that sum to 1"),
         ({"x": (["a"], lambda v: 1 / v["a"])}, 'variable "x", a=0: the function fails: ZeroDiv'),
+        ({"x": (["a"], lambda v: float("inf"))}, 'variable "x", a=0: inf must be a text or a fin'),
+        ({"x": (["a"], lambda v: [1])}, "must be a text or a finite number"),
+        ({"x": fmdp.Sum(["a"], lambda value: 1 / value)}, "a=0: the function fails: ZeroDivision"),
+        ({"x": fmdp.Count(["a"], lambda value: 1 / value)}, "the function fails: ZeroDivision"),
+        ({"x": fmdp.Sum(["a"], lambda value: float("nan"))}, "a=0 gives nan; must be a number"),
+        ({"x": fmdp.Count(["a", "b"], "down")}, "counts the value 'down', which none of its var"),
         ({"x": (["a"],)}, "must be .scope, function."),
         ({"x": 3}, "a pair .scope, function."),
     ],
@@ -291,6 +299,44 @@ def test_bad_derived_variables_are_refused_in_one_line(
     with pytest.raises(InvalidModel, match=message) as refusal:
         with_derived(**derived)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fmdp.Count(3, 1), "Count: the variables must be a list; got 3"),  # type: ignore[arg-type]
+        (lambda: fmdp.Count([], 1), "the list of variables is empty"),
+        (lambda: fmdp.Sum(["a"], cap=float("nan")), "cap is nan; must be a number"),
+        (lambda: fmdp.Sum(["a"], clip=True), "clip=True needs a cap"),
+        (lambda: fmdp.Derived("z", 10**12, (), [0]), "has 1000000000000 values; must be in 1.."),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_definitions_are_refused_in_one_line(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidModel, match=message) as refusal:
+        make()
+    assert "\n" not in str(refusal.value)
+
+
+def test_thousands_of_derived_variables(tmp_path: Path) -> None:
+    """A chain that is given in reverse, deeper than Python's recursion limit."""
+    n = 1500
+
+    def copy(source: str) -> object:
+        return [source], lambda values: values[source]
+
+    derived = {f"x{j}": copy(f"x{j - 1}") for j in reversed(range(1, n))} | {"x0": copy("a")}
+    model = fmdp.FactoredMDP.from_functions(
+        {"a": [0, 1]},
+        {"act": 1},
+        {"a": [f"x{n - 1}"]},
+        lambda name, values: 1 - values[f"x{n - 1}"],
+        {"one": (["a"], lambda values: values["a"])},
+        derived=derived,
+    )
+    assert [variable.name for variable in model.structure.derived[:2]] == ["x0", "x1"]
+    assert fmdp.plan(model).gain == pytest.approx(0.5)
+    fmdp.save(model, tmp_path / "model.json")
+    assert fmdp.load(tmp_path / "model.json") == model
 
 
 def test_a_clipped_sum() -> None:
@@ -392,6 +438,77 @@ def test_learners_that_cannot_take_them_say_so() -> None:
     assert fmdp.simulate(model, fmdp.Random(), steps=20, seed=0).steps == 20
     with pytest.raises(InvalidParameter, match="e3 does not take models with derived"):
         fmdp.simulate(counted(2), fmdp.E3(), steps=1, seed=0)
+
+
+@pytest.mark.parametrize("learner", [fmdp.PSRL(), fmdp.DORL(), fmdp.UCRL2()])
+def test_a_saved_learner_goes_on_as_it_would_have(learner: fmdp.Learner, tmp_path: Path) -> None:
+    model = counted(3)
+    agent = learner.start(model.structure, 0)
+    _play(agent, fmdp.Environment(model, 1), 100)
+    agent.save(tmp_path / "learner")
+    loaded = fmdp.load_agent(tmp_path / "learner")
+    assert loaded.statistics.structure == agent.statistics.structure
+    going_on = [_play(player, fmdp.Environment(model, 2), 100) for player in (agent, loaded)]
+    assert going_on[0] == going_on[1]
+
+
+def _play(agent: fmdp.Agent, environment: fmdp.Environment, steps: int) -> list[object]:
+    played: list[object] = []
+    for _ in range(steps):
+        state = environment.state
+        action = agent.act(state)
+        rewards, following = environment.step(action)
+        agent.observe(state, action, rewards, following)
+        played.append((action, following))
+    return played
+
+
+def test_heaven_does_not_take_them() -> None:
+    with pytest.raises(InvalidParameter, match="form=heaven does not take models with derived"):
+        fmdp.simulate(counted(2), fmdp.FRmax(form="heaven"), steps=1, seed=0)
+
+
+def test_a_fit_counts_rows_of_derived_variables(tmp_path: Path) -> None:
+    """The fitted table of the first machine is the share of steps in each row."""
+    model = counted(2)
+    run = fmdp.simulate(model, fmdp.Random(), steps=400, seed=0, record=True)
+    assert run.trajectory is not None
+    run.trajectory.to_frame().to_csv(tmp_path / "log.csv", index=False)
+    fitted = fmdp.fit(tmp_path / "log.csv", model)
+    assert fitted.model.structure.derived == model.structure.derived
+    states, actions = run.trajectory.states, run.trajectory.actions
+    down = states[:-1].sum(axis=1)
+    seen = (states[:-1, 0] == 0) & (actions[:, 0] == 0) & (down == 1)
+    share = states[1:, 0][seen].mean()
+    s = model.structure
+    row = s.scope_row(s.transition_scopes[0], (0, 1), (0,))
+    counted_share = fitted.model.transitions[0][row, 1]
+    assert counted_share == pytest.approx(share, abs=0.5 / seen.sum())
+    with pytest.raises(InvalidParameter, match="fit does not observe 'z0'"):
+        fmdp.fit(tmp_path / "log.csv", random_model(3, 1.0))
+
+
+def test_knowledge_of_a_recorded_run() -> None:
+    """Rows of a count are visited as the state and action say; rows of a draw are not known."""
+    model = counted(2)
+    run = fmdp.simulate(model, fmdp.Random(), steps=50, seed=0, record=True)
+    assert run.trajectory is not None
+    states, actions = run.trajectory.states, run.trajectory.actions
+    visited, _ = knowledge(model.structure, states[:-1], actions, np.array([50]))
+    joint = [(a, int(x[0]), int(x.sum())) for x, (a,) in zip(states[:-1], actions, strict=True)]
+    assert visited[0, 0] == len(set(joint))
+
+
+def test_a_run_with_shared_draws_has_a_regret() -> None:
+    coin = fmdp.Derived("coin", 2, (), np.array([[0.5, 0.5]]))
+    model = fmdp.FactoredMDP(
+        fmdp.Structure((2, 2), (2,), ((3,), (3,)), ((0, 1, 2),), derived=(coin,)),
+        [np.eye(2), np.eye(2)],
+        [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]],
+    )
+    run = fmdp.simulate(model, fmdp.Random(), steps=200, seed=0)
+    # The optimal gain is 1, and half of the random actions fit the state.
+    assert 70 < run.regret < 130
 
 
 def test_the_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from fmdp.experiments.spec import PlannedRun, resolved_learner
 from fmdp.experiments.store import Curve, Recording, StoredRun
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.expansion import with_derived_values
 from fmdp.model.spaces import strides
 from fmdp.simulation.loop import checkpoints, simulate
 from fmdp.simulation.regret import Reference, reference_for
@@ -205,17 +206,21 @@ def knowledge(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return [K, m] visited rows of factor i by time t, and [K, m] means of 1/sqrt(max(1, visits)).
 
-    Rows that are known to be alike count as one.
+    Rows that are known to be alike count as one. Rows of drawn derived variables are not recorded,
+    so none of them counts as visited.
     """
     visited = np.zeros((len(times), structure.m), dtype=np.int64)
     uncertainty = np.ones((len(times), structure.m))
-    steps = np.concatenate([states, actions], axis=1).astype(np.int64)
+    joint = np.concatenate([states, actions], axis=1).astype(np.int64)
+    steps = with_derived_values(structure, joint)
     classes = [structure.transition_classes_of(i) for i in range(structure.m)]
     distinct = [np.unique(of_factor) for of_factor in classes]
     visited_classes = []
     for of_factor, scope in zip(classes, structure.transition_scopes, strict=True):
         weights = np.array(strides(structure.scope_sizes(scope)), dtype=np.int64)
-        visited_classes.append(of_factor[steps[:, list(scope)] @ weights])
+        values = steps[:, list(scope)]
+        known = (values >= 0).all()
+        visited_classes.append(of_factor[values @ weights] if known else of_factor[:0])
     visits = np.zeros(structure.n_transition_classes, dtype=np.int64)
     before = 0
     for frame, t in enumerate(times.tolist()):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fmdp._base.archives import pack
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
-from fmdp.model import Alike, Structure
+from fmdp.model import Alike, Derived, Structure
 from fmdp.model.constraints import from_plain, plain
 from fmdp.model.effects import effects_from_plain, effects_plain
 from fmdp.model.naming import ListedNames, Numerals, are_numerals
@@ -60,12 +60,30 @@ def structure_header(structure: Structure) -> dict[str, Any]:
     header = {
         field.name: _compact(getattr(structure, field.name))
         for field in fields(Structure)
-        if field.name not in ("alike", "constraints", "effects")
+        if field.name not in ("alike", "constraints", "effects", "derived")
     }
     header["constraints"] = [plain(constraint) for constraint in structure.constraints]
+    if structure.derived:
+        header["derived"] = [_derived_header(variable) for variable in structure.derived]
     if structure.effects is not None:
         header["effects"] = effects_plain(structure.effects)
     return header
+
+
+def _derived_header(variable: Derived) -> dict[str, Any]:
+    return {
+        "name": variable.name,
+        "values": _compact(variable.values) or variable.size,
+        "scope": list(variable.scope),
+        "table": variable.table.tolist(),
+        "partial": variable.partial,
+    }
+
+
+def _read_derived(given: Any) -> Derived:
+    if not isinstance(given, dict) or given.keys() != {f.name for f in fields(Derived)}:
+        raise InvalidParameter(f"its 'derived' has {quoted(given)}, which is no derived variable")
+    return Derived(**given)
 
 
 def _compact(value: Any) -> Any:
@@ -84,9 +102,13 @@ def read_structure(header: Any, arrays: Mapping[str, NDArray[Any]]) -> Structure
     if not isinstance(constraints, list):
         raise InvalidParameter(f"its 'constraints' must be a list; got {quoted(constraints)}")
     effects = values.pop("effects", None)
+    derived = values.pop("derived", [])
+    if not isinstance(derived, list):
+        raise InvalidParameter(f"its 'derived' must be a list; got {quoted(derived)}")
     structure = Structure(
         **{name: _tuples(value) for name, value in values.items()},
         constraints=tuple(from_plain(constraint) for constraint in constraints),
+        derived=tuple(map(_read_derived, derived)),
     )
     return replace(
         structure,

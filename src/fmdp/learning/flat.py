@@ -27,9 +27,10 @@ from fmdp.learning.learner import TABULAR, PlanningLearner, require_planner
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Index
+from fmdp.model.expansion import pair_rows
 from fmdp.model.naming import Assignment
 from fmdp.model.products import flat_structure
-from fmdp.model.spaces import encode, project, shown
+from fmdp.model.spaces import encode, shown
 from fmdp.planning.plan import Planner
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy
@@ -70,7 +71,7 @@ class JointStatistics(Statistics):
         s = model.structure
         joint = np.zeros(s.n_states * s.n_actions)
         for table, scope in zip(model.rewards, s.reward_scopes, strict=True):
-            joint += np.asarray(table, dtype=np.float64).reshape(-1)[project(s.sizes, scope)]
+            joint += np.asarray(table, dtype=np.float64).reshape(-1)[pair_rows(s, scope)]
         return self._known(joint)
 
     def rewards_in_order(self, rewards: Sequence[float] | Mapping[str, float]) -> Sequence[float]:

@@ -88,6 +88,11 @@ class FRmax(OptimisticLearner):
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         if self.form == "extreme":
             return super().planner_for(structure)
+        if structure.derived:
+            raise InvalidParameter(
+                f"{self.owner()} with form=heaven does not take models with derived variables; "
+                f"fmdp.expand(model) is the same model without them"
+            )
         larger = structure_with_absorbing_values(structure)
         planner = self.planner
         if planner is None:

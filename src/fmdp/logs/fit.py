@@ -30,6 +30,7 @@ from fmdp.logs.scopes import learn_scopes, learn_structure
 from fmdp.logs.steps import Reader, Steps, rows_of
 from fmdp.logs.tables import BadCell, Table, table_of
 from fmdp.model import FactoredMDP, Intervals, Structure
+from fmdp.model.expansion import with_derived_values
 from fmdp.problems import Problem, problem
 
 Floats = NDArray[np.float64]
@@ -289,9 +290,17 @@ def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
 
 def _known(given: Any) -> tuple[Structure, FactoredMDP | None]:
     if isinstance(given, Structure):
-        return given, None
-    model = given if isinstance(given, FactoredMDP) else problem(given)
-    return model.structure, model
+        structure, model = given, None
+    else:
+        model = given if isinstance(given, FactoredMDP) else problem(given)
+        structure = model.structure
+    for variable in structure.derived:
+        if not variable.deterministic:
+            raise InvalidParameter(
+                f"{_OWNER} does not observe {variable.name!r}, a derived variable that is drawn at "
+                f"random; the others follow from the state and action"
+            )
+    return structure, model
 
 
 # ---- counting ------------------------------------------------------------------------------------
@@ -336,6 +345,7 @@ class Counts:
         self.steps += len(steps.states)
         self.runs = steps.runs
         joint = np.concatenate([steps.states, steps.actions], axis=1, dtype=np.int64)
+        joint = with_derived_values(s, joint)
         for i, scope in enumerate(s.transition_scopes):
             classes = s.transition_classes_of(i)[rows_of(s, joint, scope)]
             np.add.at(self.cells, self.first[classes] + steps.next_states[:, i], 1)

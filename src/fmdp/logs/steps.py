@@ -28,6 +28,7 @@ from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.learning.statistics import RANGE_TOLERANCE
 from fmdp.logs.tables import Block, Table
 from fmdp.model import Structure
+from fmdp.model.expansion import with_derived_values
 from fmdp.model.naming import listed_values, positions_are_clear
 from fmdp.model.spaces import strides
 
@@ -421,6 +422,7 @@ class Reader:
         if self._possible is None:
             return bad
         joint = np.concatenate([steps.states, steps.actions], axis=1)
+        joint = with_derived_values(s, joint)
         for i, scope in enumerate(s.transition_scopes):
             rows, values = rows_of(s, joint, scope), steps.next_states[:, i]
             impossible = ~self._possible[i][rows, values]

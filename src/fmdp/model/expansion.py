@@ -223,6 +223,22 @@ def pair_rows(structure: Structure, scope: Scope) -> IndexArray:
     return _BaseValues(structure, tuple(range(len(structure.sizes))), {}).rows(scope)
 
 
+def with_derived_values(structure: Structure, joint: IndexArray) -> IndexArray:
+    """Return states and actions [T, states + actions] followed by the derived values: [T, all].
+
+    Drawn variables, and those that follow from them, are -1: their values are not known.
+    """
+    extended = np.full((len(joint), len(structure.all_sizes)), -1, dtype=np.int64)
+    n = len(structure.sizes)
+    extended[:, :n] = joint
+    for v, variable in enumerate(structure.derived, n):
+        inputs = extended[:, list(variable.scope)]
+        if variable.deterministic and (inputs >= 0).all():
+            steps = np.array(strides(structure.scope_sizes(variable.scope)), dtype=np.int64)
+            extended[:, v] = variable.table[inputs @ steps]
+    return extended
+
+
 class PairCase(NamedTuple):
     """One assignment of all drawn variables, at every state and action in C order."""
 
