@@ -72,11 +72,8 @@ class Aggregate:
         """Return what the function of the user gives for a value of a variable."""
         return call(lambda _: self.of(value), label, NamedValues({name: value}))
 
-    def check_values(self, listed: Collection[Value], label: str) -> None:
-        """Raise InvalidModel if the aggregate asks for values that no variable has.
-
-        `listed` are the values of all its variables.
-        """
+    def _check_values(self, listed: Collection[Value], label: str) -> None:
+        """Raise InvalidModel if the aggregate asks for values that none of its variables has."""
 
     def _number(self, name: str, value: Value, label: str) -> float:
         """Return the contribution of a variable with this value."""
@@ -126,7 +123,7 @@ class Count(Aggregate):
             return (self.of,)
         return tuple(self.of)
 
-    def check_values(self, listed: Collection[Value], label: str) -> None:
+    def _check_values(self, listed: Collection[Value], label: str) -> None:
         for value in () if callable(self.of) else self._wanted:
             if value not in listed:
                 near = (
@@ -362,7 +359,7 @@ class _Builder:
         numbers = scope_numbers(self._variables, aggregate.over, label)
         values_of = self._variables.values
         listed = dict.fromkeys(value for v in numbers for value in listed_values(values_of[v]))
-        aggregate.check_values(tuple(listed), label)
+        aggregate._check_values(tuple(listed), label)
         before, totals = -1, [0.0]
         for step, v in enumerate(numbers):
             contributions = [
