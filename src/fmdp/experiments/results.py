@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.html import html_lines
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments.cells import GroupedRuns, group_runs
@@ -97,6 +98,9 @@ class Results:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        return html_lines(repr(self))
 
     def __repr__(self) -> str:
         if not self._closed.alive:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fmdp._base.html import html_table
+from fmdp._base.memory import describe_count
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model.afterstates import contents_from_effects
 from fmdp.model.alike import Alike, KeyOfRow
@@ -43,6 +45,9 @@ from fmdp.model.structure import Structure
 from fmdp.model.tables import negated, pairs_of, range_of, reward_table, transition_table
 
 _NO_NOISE = Noise()
+
+_LISTED = 20
+"""Most variables, and values of one, in the table of a notebook."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -566,6 +571,29 @@ class FactoredMDP:
     def __reduce__(self) -> tuple[type[FactoredMDP], tuple[Any, ...]]:
         # Through the constructor, because pickled arrays come back writeable.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    def _repr_html_(self) -> str:
+        s = self.structure
+        rows = [
+            (
+                name,
+                ", ".join(values[:_LISTED]) + (", ..." if len(values) > _LISTED else ""),
+                parents,
+            )
+            for name, values, parents in (
+                *(
+                    (s.state_names[i], s.state_values[i], ", ".join(self._parents(i)))
+                    for i in range(min(s.m, _LISTED))
+                ),
+                *zip(s.action_names, s.action_values, [""] * len(s.action_names), strict=True),
+            )
+        ]
+        more = f", the first {_LISTED} of {s.m} state variables" if s.m > _LISTED else ""
+        caption = f"{self.name or 'FactoredMDP'}: {describe_count(s.n_states)} states{more}"
+        return html_table(caption, ("variable", "values", "depends on"), rows)
+
+    def _parents(self, i: int) -> list[str]:
+        return [self.structure.names[v] for v in self.structure.transition_scopes[i]]
 
     def __repr__(self) -> str:
         s = self.structure

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
+from fmdp._base.html import html_table
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
@@ -159,6 +160,12 @@ class Evaluation:
     run_gains: tuple[float, ...] | None = None
     batch_steps: int | None = None
     caveat: str | None = None
+
+    def _repr_html_(self) -> str:
+        names = ("gain", "gain_lower", "gain_upper", "confidence", "value", "horizon", "caveat")
+        known = [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
+        return html_table(f"Evaluation, {self.kind}: {self.status.message}", (), known)
+
     n_classes: int | None = None
     classes: tuple[RecurrentClass, ...] = ()
 

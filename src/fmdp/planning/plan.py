@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.html import html_table
 from fmdp._base.numerals import (
     interval_text,
     known_number,
@@ -203,6 +204,10 @@ class Plan:
         }
         head = f"Plan of planner {self.planner}: {self.status.value}, {self.status.message}"
         return "\n".join([head, *(f"  {name:9} {text}" for name, text in rows.items() if text)])
+
+    def _repr_html_(self) -> str:
+        caption, *lines = repr(self).splitlines()
+        return html_table(caption, (), (line.split(maxsplit=1) for line in lines))
 
     def _gain_text(self) -> str:
         lower, upper = self.gain_bounds

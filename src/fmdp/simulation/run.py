@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.html import html_lines
 from fmdp.simulation.frames import needs_pandas
 from fmdp.simulation.trajectory import Trajectory
 
@@ -66,6 +67,9 @@ class Run:
     no_regret_reason: str | None = None
     trajectory: Trajectory | None = None
     agent: Any = field(default=None, compare=False)
+
+    def _repr_html_(self) -> str:
+        return html_lines(repr(self))
 
     def __repr__(self) -> str:
         ended = "interrupted after" if self.interrupted else "after"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fmdp._base.html import html_table
 from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter
@@ -86,6 +87,11 @@ class WhatIf:
                     row |= {f"share {name}={value}": share for value, share in shares.items()}
             rows.append(row)
         return rows
+
+    def _repr_html_(self) -> str:
+        names = (self.parameter, "gain", "gain_lower", "gain_upper", "changed", "changed_time")
+        rows = ([row[name] for name in names] for row in self.rows())
+        return html_table(f"Plans by {self.parameter}", names, rows)
 
     def to_csv(self) -> str:
         """Return the rows as the text of a CSV file; numbers that are not known are empty."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fmdp._base.html import html_table
 from fmdp._base.memory import describe_count
 from fmdp._base.numerals import rounded_number, upper_text
 from fmdp.errors import printable
@@ -112,6 +113,18 @@ class Explanation:
         lines.append("gap     the best value less the action's: what it costs to take it once")
         lines.append(f"value   {self.of}")
         return "\n".join(map(printable, lines))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                "→" if entry.action == self.action else "",
+                *entry.action.values(),
+                "" if entry.value is None else rounded_number(entry.value, entry.error),
+                self._gap(entry),
+            )
+            for entry in self.values[:_PRINTED]
+        ]
+        return html_table(_pairs(self.state), ("", *self.action, "value", "gap"), rows)
 
     def _gap(self, entry: ActionValue) -> str:
         """Return the gap with its significant digits; both values contribute to its error."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
+from fmdp._base.html import html_table
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import expand
@@ -34,6 +35,8 @@ Shares = dict[str, dict[str, float]]
 
 MOST_VISITED = 10
 """States that are listed by default."""
+_LISTED = 60
+"""Most rows of the table in a notebook."""
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -141,6 +144,16 @@ class Summary:
     def gain(self) -> float:
         """The sum of the means of all reward factors."""
         return float(sum(self.factors.values()))
+
+    def _repr_html_(self) -> str:
+        rows = [("mean of", name, "", f"{mean:.6g}") for name, mean in self.factors.items()]
+        for kind, shares in (("action", self.actions), ("state", self.states)):
+            for name, by_value in shares.items():
+                for value, share in by_value.items():
+                    rows.append((kind, name, value, f"{100 * share:.2f} %"))
+        rows += [("event", name, "", f"{100 * e.share:.2f} %") for name, e in self.events.items()]
+        head = ("", "name", "value", "in the long run")
+        return html_table(f"What the policy does, {self.kind}", head, rows[:_LISTED])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a dictionary, with the keys that `fmdp inspect --json` prints."""
