@@ -61,6 +61,7 @@ _HOME = {
     "REQUIRED": "fmdp._base.parameters",
     "Random": "fmdp.learning.random",
     "Results": "fmdp.experiments.results",
+    "Rollout": "fmdp.planning.alp.rollout",
     "Run": "fmdp.simulation",
     "SCAL": "fmdp.learning.scal",
     "Service": "fmdp.service",
@@ -183,6 +184,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import save as save
     from fmdp.planning.alp import ALP as ALP
     from fmdp.planning.alp import chains as chains
+    from fmdp.planning.alp.rollout import Rollout as Rollout
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation

@@ -300,7 +300,9 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
         rows.append((f"gain of the policy{where}", known_number(result["policy_gain"], *bounds)))
     if "growth" in solution.stats:
         growth = solution.stats["growth"]
-        rows.append(("basis", f"{growth['message']}; loose, by estimate: {growth['loose']}"))
+        known = growth["loose"] != "unknown"
+        loose = f"; loose, by estimate: {growth['loose']}" if known else ""
+        rows.append(("basis", f"{growth['message']}{loose}"))
     if result["settled"]:
         rows.append(("note", NOTE_ON_ENDS))
     rows += limit_rows(result["limits"] or ())

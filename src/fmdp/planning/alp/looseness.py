@@ -4,9 +4,8 @@ The gain of a policy pi is below the optimal gain by exactly E[A(s, pi*(s))], th
 advantages of pi along an optimal policy (Kakade & Langford 2002). If no action is better than that
 of pi in the states that pi visits, pi is probably near the optimum and the bound is loose;
 otherwise the mean of the best advantages says how much one change per step would bring. Advantages
-are estimated by simulation: sum_t e_t of a run that begins with another action less that of a run
-that does not, where e = R + P h_w - h_w. Both use the same random numbers. The action is
-chosen by one half of the runs and judged by the other, so that luck does not count.
+are estimated by simulated runs (rollout.py). The action is chosen by one half of the runs and
+judged by the other, so that luck does not count.
 
 Only changes of one action variable are tried, so the estimate may miss changes of several at once.
 It certifies nothing.
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import Deadline
 from fmdp.model import FactoredMDP
 from fmdp.planning.alp.bases import Basis
-from fmdp.planning.alp.policy_errors import Sampler, actions_at, bellman_errors
+from fmdp.planning.alp.rollout import Comparison
 from fmdp.planning.policies.policy import Policy
 
 Floats = NDArray[np.float64]
@@ -79,42 +78,11 @@ def estimated_rise(
     if structure.constraints or max(structure.action_sizes, default=1) == 1:
         return None
     states = visited[generator.integers(len(visited), size=_STATES)]
-    starts, firsts = _candidates(model, policy, basis, weights, states)
-    per_state = len(starts) // _STATES
-    sampler = Sampler(model)
-    now, actions = np.repeat(starts, _RUNS, axis=0), np.repeat(firsts, _RUNS, axis=0)
-    totals = np.zeros(len(now))
-    for step in range(_STEPS):
-        deadline.check()
-        if step:
-            actions = actions_at(policy, now)
-        totals += bellman_errors(model, basis, weights, now, actions)
-        # The same random numbers for all actions of a state.
-        draws = generator.random((_STATES, 1, _RUNS, structure.m))
-        everywhere = np.broadcast_to(draws, (_STATES, per_state, _RUNS, structure.m))
-        now = sampler.following(now, actions, everywhere.reshape(-1, structure.m))
-    runs = totals.reshape(_STATES, per_state, _RUNS)
-    rises = _cross_validated(runs - runs[:, :1])
+    _, advantages = Comparison(model, policy, basis, weights).totals(
+        states, generator, candidates=_CANDIDATES, runs=_RUNS, steps=_STEPS, deadline=deadline
+    )
+    rises = _cross_validated(advantages)
     return Rise(float(rises.mean()), 2.0 * float(rises.std(ddof=1)) / math.sqrt(_STATES))
-
-
-def _candidates(
-    model: FactoredMDP, policy: Policy, basis: Basis, weights: Floats, states: Ints
-) -> tuple[Ints, Ints]:
-    """Return states and actions: for each state the policy's action, then those changes of one
-    variable that look best one step ahead."""
-    sizes = model.structure.action_sizes
-    changes = [(v, step) for v, size in enumerate(sizes) for step in range(1, size)]
-    chosen = actions_at(policy, states)
-    others = np.repeat(chosen[:, None], len(changes), axis=1)  # [states, changes, variables]
-    for place, (v, step) in enumerate(changes):
-        others[:, place, v] = (chosen[:, v] + step) % sizes[v]
-    repeated = np.repeat(states, len(changes), axis=0)
-    ahead = bellman_errors(model, basis, weights, repeated, others.reshape(-1, len(sizes)))
-    best = np.argsort(-ahead.reshape(len(states), -1), axis=1, kind="stable")[:, :_CANDIDATES]
-    kept = np.take_along_axis(others, best[:, :, None], axis=1)
-    actions = np.concatenate([chosen[:, None], kept], axis=1)
-    return np.repeat(states, actions.shape[1], axis=0), actions.reshape(-1, len(sizes))
 
 
 def _cross_validated(advantages: Floats) -> Floats:
