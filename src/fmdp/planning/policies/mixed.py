@@ -384,11 +384,13 @@ def tabulated_actions(
         has_sizes_of(policy, structure)
         return policy.actions.astype(np.int64)
     refuse_unnumbered(structure.action_sizes)
-    asked = [policy(state) for state in _in_time(structure, deadline, progress)]
+    sizes = structure.action_sizes
+    states = _in_time(structure, deadline, progress)
+    actions = np.fromiter((encode(policy(state), sizes) for state in states), dtype=np.int64)
     if isinstance(policy, Rule):  # after all states: a rule may change in between
-        for state, action in zip(_in_time(structure, deadline, progress), asked, strict=True):
-            policy.confirm(state, action)
-    return np.array([encode(action, structure.action_sizes) for action in asked], dtype=np.int64)
+        for state, action in zip(_in_time(structure, deadline, progress), actions, strict=True):
+            policy.confirm(state, decode(int(action), sizes))
+    return actions
 
 
 def _in_time(
