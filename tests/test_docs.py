@@ -72,7 +72,7 @@ def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
     [
         pytest.param("choosing.md", 1, 1, marks=pytest.mark.slow),
         ("install.md", 1, 0),
-        ("limits.md", 1, 1),
+        ("limits.md", 2, 1),
         pytest.param("plan-a-network.md", 7, 5, marks=pytest.mark.slow),
     ],
 )

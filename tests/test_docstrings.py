@@ -305,6 +305,7 @@ BESIDE = {
         "errors.UnknownName",
         "interop.rddl.Imported",
         "interop.rddl.imported",
+        "planning.constrained.front.Vertex",
         "planning.evaluate.Evaluation",
         "planning.occupancy.summary.Event",
         "planning.occupancy.summary.Visited",

@@ -40,6 +40,7 @@ _HOME = {
     "Flat": "fmdp.learning.flat",
     "FmdpError": "fmdp.errors",
     "Forbidden": "fmdp.model",
+    "Front": "fmdp.planning.constrained.front",
     "Intervals": "fmdp.model",
     "Learner": "fmdp.learning.learner",
     "MixedPolicy": "fmdp.planning.policies.mixed",
@@ -97,6 +98,7 @@ _HOME = {
     "load_policy": "fmdp.planning.policies.files",
     "load_results": "fmdp.experiments.results",
     "named": "fmdp.planning.policies.rule",
+    "pareto": "fmdp.planning.constrained.front",
     "plan": "fmdp.planning.choice",
     "problem": "fmdp.problems",
     "reference_for": "fmdp.simulation",
@@ -186,6 +188,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.alp import chains as chains
     from fmdp.planning.alp.rollout import Rollout as Rollout
     from fmdp.planning.choice import plan as plan
+    from fmdp.planning.constrained.front import Front as Front
+    from fmdp.planning.constrained.front import pareto as pareto
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation
     from fmdp.planning.occupancy.summary import Summary as Summary

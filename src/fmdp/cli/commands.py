@@ -27,6 +27,7 @@ COMMANDS = {
     "evaluate": "evaluate",
     "inspect": "inspect",
     "whatif": "whatif",
+    "pareto": "pareto",
     "act": "act",
     "export": "export",
     "measure": "measure",

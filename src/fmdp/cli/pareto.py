@@ -1,0 +1,99 @@
+"""`fmdp pareto`: the front of two long-run averages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fmdp.cli import options
+from fmdp.cli.inspect import page_in
+from fmdp.cli.output import known_number, print_json, print_people, table
+from fmdp.cli.plan import exit_status
+from fmdp.cli.progress import progress
+from fmdp.errors import FmdpError, InvalidParameter
+
+if TYPE_CHECKING:
+    from fmdp.planning.constrained.front import Front
+
+
+def pareto(
+    problem: options.Problem,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="A,B",
+            help="Two reward factors or quantities, or `reward` for the total. Each is maximised; "
+            "NAME:min is minimised.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write front.csv, the policy of each vertex, and a figure if Matplotlib is "
+            "installed, to this directory, created if missing.",
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> int:
+    """Find the front of two long-run averages: its vertices, each with its policy.
+
+    Between two neighbouring vertices, mixtures of their policies attain the averages on the line.
+    """
+    from fmdp.planning.constrained.front import pareto as front_of
+    from fmdp.problems import problem as problem_of
+
+    if of is None or len(names := [name.strip() for name in of.split(",")]) != 2:
+        raise InvalidParameter(
+            f"--of must be two names, as in --of reward,callouts:min; got {of!r}"
+        )
+    target = None if out is None else page_in(out, "front.csv")
+    with progress(f"searching the front of {problem}") as report:
+        front = front_of(problem_of(problem), names, progress=report)
+    files = [] if target is None else _write(front, target)
+    if json:
+        print_json(
+            {
+                "problem": problem,
+                "of": front.names,
+                "minimised": front.minimised,
+                "status": front.status.value,
+                "vertices": [vertex.values for vertex in front.vertices],
+                "bounds": [vertex.bounds for vertex in front.vertices],
+                "gap": "inf" if front.gap == float("inf") else front.gap,
+                "policies": files or None,
+            }
+        )
+    else:
+        rows = [
+            [known_number(v, *ends) for v, ends in zip(vertex.values, vertex.bounds, strict=True)]
+            for vertex in front.vertices
+        ]
+        print_people(table(front.names, rows, right=front.names))
+        print(f"{front.status.value}: {front.status.message}")
+    return exit_status(front.status)
+
+
+def _write(front: Front, target: Path) -> list[str]:
+    """Write the table, the policies and the figure; return the paths of the policies."""
+    from fmdp.model.io.files import write_atomically
+    from fmdp.reports.figures import require_matplotlib
+    from fmdp.reports.front_figure import front_figure
+
+    write_atomically(target, front.to_csv().encode())
+    files = []
+    for number, vertex in enumerate(front.vertices):
+        path = target.with_name(f"vertex-{number}.npz")
+        vertex.policy.save(path)
+        files.append(str(path))
+    try:
+        require_matplotlib()
+    except FmdpError:
+        return files
+    for ending, content in front_figure(front).items():
+        write_atomically(target.with_suffix(f".{ending.lstrip('.')}"), content)
+    return files
