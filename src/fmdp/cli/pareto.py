@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,7 @@ from fmdp.cli.inspect import page_in
 from fmdp.cli.output import known_number, print_json, print_people, table
 from fmdp.cli.plan import exit_status
 from fmdp.cli.progress import progress
-from fmdp.errors import FmdpError, InvalidParameter
-
-if TYPE_CHECKING:
-    from fmdp.planning.constrained.front import Front
+from fmdp.errors import InvalidParameter
 
 
 def pareto(
@@ -46,6 +43,7 @@ def pareto(
     """
     from fmdp.planning.constrained.front import pareto as front_of
     from fmdp.problems import problem as problem_of
+    from fmdp.reports.front_figure import write_front
 
     if of is None or len(names := [name.strip() for name in of.split(",")]) != 2:
         raise InvalidParameter(
@@ -54,7 +52,7 @@ def pareto(
     target = None if out is None else page_in(out, "front.csv")
     with progress(f"searching the front of {problem}") as report:
         front = front_of(problem_of(problem), names, progress=report)
-    files = [] if target is None else _write(front, target)
+    files = [] if target is None else write_front(front, target)
     if json:
         print_json(
             {
@@ -76,24 +74,3 @@ def pareto(
         print_people(table(front.names, rows, right=front.names))
         print(f"{front.status.value}: {front.status.message}")
     return exit_status(front.status)
-
-
-def _write(front: Front, target: Path) -> list[str]:
-    """Write the table, the policies and the figure; return the paths of the policies."""
-    from fmdp.model.io.files import write_atomically
-    from fmdp.reports.figures import require_matplotlib
-    from fmdp.reports.front_figure import front_figure
-
-    write_atomically(target, front.to_csv().encode())
-    files = []
-    for number, vertex in enumerate(front.vertices):
-        path = target.with_name(f"vertex-{number}.npz")
-        vertex.policy.save(path)
-        files.append(str(path))
-    try:
-        require_matplotlib()
-    except FmdpError:
-        return files
-    for ending, content in front_figure(front).items():
-        write_atomically(target.with_suffix(f".{ending.lstrip('.')}"), content)
-    return files

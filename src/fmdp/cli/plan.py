@@ -34,6 +34,7 @@ from fmdp.cli.output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import Infeasible, TooLarge
+from fmdp.planning.constrained.limits import limits_from_texts
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Plan
@@ -156,7 +157,6 @@ def run(
     from fmdp.planning.absorption import ends_settled
     from fmdp.planning.choice import choose_planner
     from fmdp.planning.choice import plan as plan_for
-    from fmdp.planning.constrained.limits import limits_from_texts
     from fmdp.problems import problem as problem_of
     from fmdp.problems.ids import import_family
 

@@ -1,9 +1,13 @@
-"""The figure of a front of two long-run averages."""
+"""The files of a front of two long-run averages: a table, policies and a figure."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from fmdp.errors import FmdpError
+from fmdp.model.io.files import write_atomically
 from fmdp.planning.constrained.front import Front
-from fmdp.reports.figures import saved
+from fmdp.reports.figures import require_matplotlib, saved
 from fmdp.reports.style import COLOURS
 
 
@@ -23,3 +27,23 @@ def front_figure(front: Front) -> dict[str, bytes]:
     axes.set_ylabel(words[1], parse_math=False)
     axes.grid(alpha=0.3)
     return saved(figure)
+
+
+def write_front(front: Front, target: Path) -> list[str]:
+    """Write the table, the policy of each vertex and, with Matplotlib, the figure.
+
+    `target` is the file of the table; the others are beside it. Return the paths of the policies.
+    """
+    write_atomically(target, front.to_csv().encode())
+    files = []
+    for number, vertex in enumerate(front.vertices):
+        path = target.with_name(f"vertex-{number}.npz")
+        vertex.policy.save(path)
+        files.append(str(path))
+    try:
+        require_matplotlib()
+    except FmdpError:
+        return files
+    for ending, content in front_figure(front).items():
+        write_atomically(target.with_suffix(f".{ending}"), content)
+    return files
