@@ -297,5 +297,5 @@ def _times_to(
     return backup.to_canonical(times)
 
 
-_SWEEPS = 20_000
+_SWEEPS = 2_000
 """Most sweeps of the times to reach a state."""
