@@ -34,6 +34,7 @@ from fmdp.model.builder import (
 from fmdp.model.check import Finding, check_contents
 from fmdp.model.constraints import Constraint
 from fmdp.model.content import content_hash
+from fmdp.model.derived import Derived
 from fmdp.model.effects import Effect, RewardKind
 from fmdp.model.functions import RewardFactors, Rule, Transition, contents_from_functions
 from fmdp.model.intervals import Intervals
@@ -148,6 +149,7 @@ class FactoredMDP:
         constraints: Sequence[Constraint] = (),
         intervals: Intervals | None = None,
         quantities: Mapping[str, tuple[Sequence[int | str], npt.ArrayLike]] | None = None,
+        derived: Sequence[Derived] = (),
     ) -> FactoredMDP:
         """Return the model of (scope, table) pairs, one for each factor.
 
@@ -175,7 +177,7 @@ class FactoredMDP:
             Factors that pay nothing, in the form of `rewards` but by name: {name: (scope, table)}.
             A plan may limit their long-run averages.
         state_sizes, action_sizes, state_names, action_names, reward_names, state_values, \
-        action_values, alike, constraints
+        action_values, alike, constraints, derived
             As in `Structure`.
         noise, initial_state, name, intervals
             As in the constructor.
@@ -187,7 +189,7 @@ class FactoredMDP:
         """
         variables = variables_of(
             state_sizes, action_sizes, state_names, action_names, state_values, action_values
-        )
+        ).with_derived(derived)
         factors = pairs_of(rewards, "reward factor")
         factors += [
             (scope, negated(table, f"cost {index}"))

@@ -23,6 +23,8 @@ from fmdp import FactoredMDP
 from fmdp.interop.rddl import Imported, imported
 from fmdp.interop.rddl.grounding import object_name
 from fmdp.interop.rddl.sources import files_of, parsed
+from fmdp.model.products import flatten
+from fmdp.model.spaces import encode
 
 EXPECTED = 5.0
 TOGETHER = 4
@@ -125,6 +127,38 @@ def compare(
         statistic += own
         freedom += max(cells - 1, 0)
     return Verdict(pairs * draws, statistic, freedom, impossible, int(wrong_rewards))
+
+
+def compare_jointly(
+    problem: str, *, pairs: int, draws: int, seed: int = 0, model: FactoredMDP | None = None
+) -> Verdict:
+    """The verdict on the joint law of all next values, for small models with shared draws."""
+    found: Imported = imported(problem)
+    tested = found.model if model is None else model
+    s = tested.structure
+    transitions = flatten(tested).transitions
+    generator = np.random.default_rng(seed)
+    referee = simulator(problem, seed)
+    names = list(referee.rddl.state_fluents)
+    statistic, freedom, impossible = 0.0, 0, 0
+    for _ in range(pairs):
+        if generator.random() < 0.2:
+            referee.reset()
+        now = found.state(plain(referee.state))
+        action = allowed_action(tested, now, generator)
+        row = transitions[encode(action, s.action_sizes), encode(now, s.state_sizes)]
+        given = referee.prepare_actions_for_sim(found.action(action))
+        kept = {name: np.copy(referee.subs[name]) for name in names}
+        counted: Counter[tuple[int, ...]] = Counter()
+        for _ in range(draws):
+            referee.subs.update({name: np.copy(value) for name, value in kept.items()})
+            fluents, _, _ = referee.step(given)
+            counted[(encode(found.state(plain(fluents)), s.state_sizes),)] += 1
+        impossible += sum(row[index] == 0 for (index,) in counted)
+        own, cells = pearson(counted, [row], draws)
+        statistic += own
+        freedom += max(cells - 1, 0)
+    return Verdict(pairs * draws, statistic, freedom, impossible, 0)
 
 
 def pearson(

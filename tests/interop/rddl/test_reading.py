@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fmdp
 from fmdp.errors import FmdpError, InvalidModel, TooLarge
 from fmdp.interop.rddl import Imported, imported
 from fmdp.model.constraints import AtMost, Forbidden
@@ -179,6 +180,24 @@ def test_a_drawn_intermediate_fluent_that_decides_one_variable_is_summed_out(
     assert found.model.transition_row(0, (0,), (0,)).tolist() == [0.75, 0.25]
 
 
+def test_a_drawn_intermediate_fluent_that_decides_two_variables_is_derived(
+    tmp_path: Path,
+) -> None:
+    fluents = (
+        "s : {state-fluent, bool, default = false}; t : {state-fluent, bool, default = false};"
+        "y : {interm-fluent, bool}; z : {interm-fluent, bool};" + GO
+    )
+    law = "y = Bernoulli(.5); z = if (y) then go else Bernoulli(.2); s' = y; t' = ~z;"
+    model = made(tmp_path, fluents, law, "4 * z + s").model
+    assert [variable.name for variable in model.structure.derived] == ["y"]
+    flat = fmdp.flatten(model)
+    # y is true in half of the steps; then z is go, and otherwise it holds in a fifth of them.
+    wait = [0.1, 0.4, 0.0, 0.5]  # (s', t') = (0, 0), (0, 1), (1, 0), (1, 1)
+    go = [0.1, 0.4, 0.5, 0.0]
+    np.testing.assert_allclose(flat.transitions, [[wait] * 4, [go] * 4])
+    np.testing.assert_allclose(flat.rewards, [[0.4, 0.4, 1.4, 1.4], [2.4, 2.4, 3.4, 3.4]])
+
+
 def test_draws_of_their_own_are_independent(tmp_path: Path) -> None:
     law = "n' = Bernoulli(0.5) + Bernoulli(0.5) + 0 * go;"
     found = made(tmp_path, "n : {state-fluent, int, default = 0};" + GO, law)
@@ -258,14 +277,6 @@ def test_preconditions_of_actions_are_constraints(tmp_path: Path) -> None:
             "0",
             "state-invariants { ~s; };",
             "state-invariant 1 speaks of states alone (s)",
-        ),
-        (
-            "s : {state-fluent, bool, default = false}; t : {state-fluent, bool, default = false};"
-            "z : {interm-fluent, bool};" + GO,
-            "z = Bernoulli(.5); s' = z; t' = ~z;",
-            "0",
-            "",
-            "z is drawn and decides 2 state variables at once (s, t)",
         ),
         (
             "s : {state-fluent, bool, default = false}; t : {state-fluent, bool, default = false};"

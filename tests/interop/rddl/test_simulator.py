@@ -3,11 +3,14 @@ fail (referee.py says how)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fmdp.interop.rddl import imported, write
+from fmdp.model import FactoredMDP
 from fmdp.problems import problem
 
 from . import referee
@@ -62,6 +65,26 @@ def test_the_simulator_draws_what_the_model_says(name: str) -> None:
 @pytest.mark.parametrize("name", SLOW)
 def test_the_simulator_draws_what_the_model_says_at_length(name: str) -> None:
     _accepted(name, pairs=16, draws=300)
+
+
+def test_shared_draws_have_the_joint_law_of_the_simulator() -> None:
+    """A die decides which values have been seen; its faces exclude each other."""
+    name = "rddl:PushYourLuck_ippc2018:1"
+    model = imported(name).model
+    assert not all(variable.deterministic for variable in model.structure.derived)
+    verdict = referee.compare_jointly(name, pairs=16, draws=200)
+    assert verdict.impossible == 0
+    assert verdict.freedom > 0
+    assert verdict.chance > LUCK, verdict
+    (die,) = model.structure.derived
+    loaded = replace(die, table=0.5 * die.table + 0.5 * np.eye(die.size)[:1])
+    wrong = FactoredMDP(
+        replace(model.structure, derived=(loaded,)),
+        model.transitions,
+        model.rewards,
+        initial_state=model.initial_state,
+    )
+    assert referee.compare_jointly(name, pairs=16, draws=200, model=wrong).chance < CERTAIN
 
 
 @pytest.mark.parametrize("name", [QUICK[0], QUICK[5]])

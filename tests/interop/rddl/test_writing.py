@@ -14,6 +14,7 @@ from fmdp.interop.rddl import read, write
 from fmdp.interop.rddl.writing import identifiers, number, texts
 from fmdp.model import FactoredMDP
 from fmdp.model.constraints import AtMost
+from fmdp.model.products import flatten
 from fmdp.problems import problem
 from fmdp.testing import strategies
 
@@ -164,3 +165,30 @@ def test_a_model_of_too_many_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TooLarge, match="rows; at most"):
         write(problem("random:20,parents=12,seed=0,actions=30"), [tmp_path / "a", tmp_path / "b"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_derived_variables_are_intermediate_fluents(tmp_path: Path) -> None:
+    """A drawn one decides two state variables, so that no text without it has the same law."""
+
+    def level(name: str, v: dict[str, object]) -> int:
+        change = (v["rain"] == "some") - int(v["flow"] == "yes") * (name == "upper")
+        return max(0, min(2, int(str(v[name])) + change))
+
+    model = FactoredMDP.from_functions(
+        states={"upper": range(3), "lower": range(3)},
+        actions={"valve": ["shut", "open"]},
+        derived={
+            "rain": (["upper"], lambda v: {"none": 0.7, "some": 0.3}),
+            "flow": (["upper", "valve"], lambda v: "yes" if v["valve"] == "open" else "no"),
+        },
+        parents={"upper": ["upper", "flow", "rain"], "lower": ["lower", "flow", "rain"]},
+        transition=level,
+        reward={"supply": (["lower", "rain"], lambda v: v["lower"] + (v["rain"] == "some"))},
+    )
+    domain, _ = texts(model)
+    assert domain.count("interm-fluent") == 2
+    back = again(model, tmp_path)
+    assert [variable.name for variable in back.structure.derived] == ["rain"]
+    before, after = flatten(model), flatten(back)
+    np.testing.assert_allclose(after.transitions, before.transitions, atol=1e-12)
+    np.testing.assert_allclose(after.rewards, before.rewards, atol=1e-12)

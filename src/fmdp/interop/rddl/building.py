@@ -26,6 +26,7 @@ from fmdp.interop.rddl.variables import NOOP, Array, Frame, Variable, chosen, pr
 from fmdp.interop.rddl.world import World, pruned
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost, Constraint, Forbidden
+from fmdp.model.derived import Derived
 from fmdp.model.factored import FactoredMDP
 
 MOST_IN_ALL = 1 << 27
@@ -110,7 +111,7 @@ def build(instance: Instance, name: str) -> Imported:
     world = World(instance)
     for v in _actions(world, list(instance.actions)):
         world.own(v)
-    world.refuse_shared_draws([single(fluent, ()) for fluent in instance.states])
+    world.derive_shared_draws([single(fluent, ()) for fluent in instance.states])
     _fix(world, reach(world, ()))
     actions = _actions(world, _read(world))
     for v in actions:
@@ -207,7 +208,9 @@ def _model(
     for v in states:
         if any(primed(fluent) in atoms_of(world.reward) for fluent in v.fluents):
             world.own(v.primed())
-    number = {v.name: index for index, v in enumerate([*states, *actions])}
+    world.derive_shared_draws(states)
+    drawn = [world.owners[name] for name in world.hidden if name in world.derived]
+    number = {v.name: index for index, v in enumerate([*states, *actions, *drawn])}
     total = 0
     transitions, classes = [], []
     for v in states:
@@ -238,6 +241,22 @@ def _model(
         name=name,
         alike=Alike(_apart(classes), _apart(reward_classes)),
         constraints=_constraints(world, actions, number),
+        derived=[_derived(world, v, number) for v in drawn],
+    )
+
+
+def _derived(world: World, variable: Variable, number: Mapping[str, int]) -> Derived:
+    """Return the derived variable of an intermediate fluent."""
+    scope, table = pruned(*world.table(variable), 1)
+    numbers = [number[v.name] for v in scope]
+    order = np.argsort(numbers)
+    rows = table.transpose([*order, len(scope)]).reshape(-1, variable.size)
+    certain = ((rows == 0.0) | (rows == 1.0)).all()
+    return Derived(
+        variable.name,
+        variable.listed,
+        tuple(sorted(numbers)),
+        rows.argmax(axis=1) if certain else rows,
     )
 
 

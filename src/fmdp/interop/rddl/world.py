@@ -1,10 +1,11 @@
 """Laws of an instance over variables, and their tables.
 
 Deterministic intermediate fluents are substituted where they are read. Random ones are `hidden`
-variables, which are summed out of a table again, weighted by their own law. That is exact for a
-single table; for the model it is exact only if each draw decides one variable of the next state,
-and a draw that decides several is refused by name. The same holds for next values of state fluents
-that other laws read. Rewards may read anything: only their expectation is kept.
+variables. Those that decide several variables of the next state are derived variables of the model,
+and stay in the scopes of its tables. All others are summed out of a table again, weighted by their
+own law, which is exact because only one factor depends on them. The next value of a state fluent
+that another law reads cannot be a derived variable, and is refused by name. Rewards may read
+anything: only their expectation is kept.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class World:
         """The position of each variable among the axes, by name."""
         self.laws: dict[str, Expression] = {}
         """Laws of next values and hidden fluents, with deterministic ones substituted."""
+        self.derived: frozenset[str] = frozenset()
+        """Hidden fluents that are derived variables of the model, with all that they depend on."""
         self.fixed: dict[str, Constant] = {}
         """Fluents that never change, with their values."""
         self._resolve()
@@ -102,18 +105,27 @@ class World:
         return list(order)
 
     def _below(self, names: Iterable[str]) -> set[str]:
-        """Return all hidden fluents that the given ones depend on, including themselves."""
+        """Return the hidden fluents that the given ones depend on, including themselves.
+
+        What lies behind derived variables is not included.
+        """
         below: set[str] = set()
         left = [name for name in names if name in self.laws]
         while left:
             name = left.pop()
             if name not in below:
                 below.add(name)
-                left += atoms_of(self.laws[name]) & self.laws.keys()
+                if name not in self.derived:
+                    left += atoms_of(self.laws[name]) & self.laws.keys()
         return below
 
-    def refuse_shared_draws(self, variables: Sequence[Variable]) -> None:
-        """Refuse draws that decide several variables, which would not be independent factors."""
+    def derive_shared_draws(self, variables: Sequence[Variable]) -> None:
+        """Make the draws that decide several of these state variables derived variables.
+
+        A draw that decides two variables has behind it only draws that decide both. Refuse next
+        values of state fluents that decide other variables.
+        """
+        self.derived = frozenset()
         decided: dict[str, set[str]] = {}
         for variable in variables:
             for fluent in variable.fluents:
@@ -121,14 +133,15 @@ class World:
                     decided.setdefault(drawn, set()).add(variable.name)
                     if unprimed(drawn) in self.instance.states:
                         decided[drawn].add(unprimed(drawn))
-        for name, owners in decided.items():
-            if len(owners) > 1:
-                shown = sorted(owners)
+        shared = {name: sorted(owners) for name, owners in decided.items() if len(owners) > 1}
+        for name, owners in shared.items():
+            if unprimed(name) in self.instance.states:
                 raise InvalidModel(
                     f"{name} is drawn and decides {len(owners)} state variables at once "
-                    f"({', '.join(shown[:3])}{', ...' if len(shown) > 3 else ''}), which are then "
-                    f"not independent of each other; must decide one"
+                    f"({', '.join(owners[:3])}{', ...' if len(owners) > 3 else ''}), which are "
+                    f"then not independent of each other; must be an intermediate fluent"
                 )
+        self.derived = frozenset(shared)
 
     def fix(self, values: Mapping[str, Constant]) -> None:
         """Substitute fluents that never change."""
@@ -151,7 +164,7 @@ class World:
         """Return the variables that expressions read, hidden ones last, each after its parents."""
         atoms: set[str] = set().union(*map(atoms_of, expressions))
         hidden = self._below(atoms)
-        for atom in hidden:
+        for atom in hidden - self.derived:
             atoms |= atoms_of(self.laws[atom])
         plain = {
             self.owners[atom].name: self.owners[atom] for atom in atoms if atom not in self.laws
@@ -236,14 +249,20 @@ class World:
         return columns
 
     def _summed_out(self, scope: list[Variable], table: Array) -> tuple[list[Variable], Array]:
-        """Return a table [scope..., cells] with its hidden variables summed out, last first."""
-        while scope and self.is_hidden(scope[-1]):
-            parents, chances = self._conditional(scope[-1])  # [own..., values]
+        """Return a table [scope..., cells] with its hidden variables summed out, last first.
+
+        Derived variables stay.
+        """
+        for place in reversed(range(len(scope))):
+            hidden = scope[place]
+            if not self.is_hidden(hidden) or hidden.name in self.derived:
+                continue
+            parents, chances = self._conditional(hidden)  # [parents..., values]
             lengths = {v.name: size for v, size in zip(parents, chances.shape[:-1], strict=True)}
-            scope, hidden = scope[:-1], scope[-1]
-            shape = [lengths.get(v.name, 1) for v in scope]
-            weights = chances.reshape([*shape, hidden.size, 1])
-            table = (table * weights).sum(axis=len(scope))
+            shape = [lengths.get(v.name, 1) for v in scope[:place]]
+            weights = chances.reshape([*shape, hidden.size, *[1] * (len(scope) - place)])
+            table = (table * weights).sum(axis=place)
+            scope = scope[:place] + scope[place + 1 :]
         return scope, table
 
     def mean(self, expression: Expression, what: str) -> tuple[list[Variable], Array]:

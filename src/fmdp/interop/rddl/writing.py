@@ -21,7 +21,6 @@ import numpy as np
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.interop.rddl.variables import Array
 from fmdp.model.constraints import AtMost
-from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.io.files import write_atomically
 from fmdp.model.structure import Structure
@@ -96,9 +95,10 @@ def number(value: float) -> str:
 
 class _Writer:
     def __init__(self, model: FactoredMDP) -> None:
-        self.model = model = expand(model)
+        self.model = model
         self.structure: Structure = model.structure
         rows = sum(self.structure.transition_rows) + sum(self.structure.reward_rows)
+        rows += sum(len(variable.table) for variable in self.structure.derived)
         if rows > MOST_ROWS:
             raise TooLarge(
                 f"the tables have {rows} rows; at most {MOST_ROWS} are written as RDDL",
@@ -151,10 +151,15 @@ class _Writer:
             lines += ["  };", ""]
         lines.append("  pvariables {")
         for v, fluent in enumerate(self.names):
-            kind = "state-fluent" if v < m else "action-fluent"
-            declared = f"{kind}, {self.types.get(v, 'bool')}, default = {self._default(v)}"
-            lines.append(f"    {fluent} : {{ {declared} }};")
+            lines.append(f"    {fluent} : {{ {self._declared(v)} }};")
         lines += ["  };", "", "  cpfs {"]
+        for v, variable in enumerate(s.derived, len(s.sizes)):
+            table = variable.table
+            if variable.deterministic:
+                table = np.eye(variable.size)[table]
+            table = table.reshape(*s.scope_sizes(variable.scope), variable.size)
+            lines.append(f"    {self.names[v]} =")
+            lines.append(f"{self._tree(variable.scope, table, v, 3)};")
         for i in range(m):
             table = self.model.transitions[i].reshape(
                 *s.scope_sizes(s.transition_scopes[i]), s.state_sizes[i]
@@ -180,6 +185,13 @@ class _Writer:
 
     def _value(self, v: int, value: int) -> str:
         return BOOLEAN[value] if v not in self.types else self.literals[v][value]
+
+    def _declared(self, v: int) -> str:
+        kind = self.types.get(v, "bool")
+        if v >= len(self.structure.sizes):
+            return f"interm-fluent, {kind}"
+        role = "state-fluent" if v < self.structure.m else "action-fluent"
+        return f"{role}, {kind}, default = {self._default(v)}"
 
     def _default(self, v: int) -> str:
         """Return the first value of a variable, or the idle value in the cap on all actions."""
