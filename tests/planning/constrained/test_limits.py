@@ -13,6 +13,7 @@ import fmdp
 from fmdp import FactoredMDP, MixedPolicy
 from fmdp.cli import main
 from fmdp.errors import Infeasible, InvalidParameter, UnknownName
+from fmdp.planning.constrained import mixing
 
 from .occupancies import averages_of, best_gain
 
@@ -112,6 +113,18 @@ def test_several_limits(seed: int, n_limits: int) -> None:
     plan = fmdp.plan(model, limits=limits)
     check(model, limits, plan)
     assert plan.gain <= free.gain + 1e-6
+
+
+def test_several_limits_without_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixing, "LP_PAIRS", 0)
+    solved = 0
+    for seed in range(8):
+        model = unichain(200 + seed, 2)
+        limits = {name: ("<=", least(model, name) + 0.12) for name in ("q0", "q1")}
+        if best_gain(model, limits) is not None:
+            solved += 1
+            check(model, limits, fmdp.plan(model, limits=limits))
+    assert solved >= 3
 
 
 def test_the_price_is_the_slope_of_the_gain() -> None:

@@ -7,7 +7,8 @@ in which they differ (Beutler & Ross 1985). Averages of such mixtures are quotie
 functions of the probability.
 
 With several limits, or where that leaves a gap, the linear program over occupancies is solved, if
-it is small. Whatever the way, the policy is evaluated, and nothing else is reported.
+it is small; otherwise policies are mixed in proportion to their visits. Whatever the way, the
+policy is evaluated, and nothing else is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.errors import TooLarge
 from fmdp.planning.constrained.lagrangian import SLACK, Column, Search
+from fmdp.planning.occupancy.law import NotCertified, long_run_law
+from fmdp.planning.occupancy.tables import WeightedActions
 from fmdp.planning.policies.mixed import MixedPolicy, Mixture, mixed_policy, mixture_of
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.tabular.model import Successors
@@ -39,6 +43,8 @@ def improve_by_mixing(search: Search) -> None:
             _mix_close_to_the_price(search)
     if _gap(search) > search.tolerance:
         _mix_by_occupancies(search)
+    if _gap(search) > search.tolerance:
+        _mix_by_laws(search)
 
 
 def _gap(search: Search) -> float:
@@ -205,3 +211,38 @@ def _from_occupancies(search: Search, occupancy: NDArray[np.float64]) -> Mixture
     for action in np.flatnonzero(shares.any(axis=0)):
         mixture.append((shares[:, action], np.full(s.n_states, action)))
     return mixture
+
+
+def _mix_by_laws(search: Search) -> None:
+    """Mix the policies of the search in proportion to how often each visits a state.
+
+    With weights w_j and long-run laws nu_j, pi(a | s) is proportional to
+    sum_j w_j nu_j(s) 1{a = a_j(s)}: in a unichain model its averages are those of the mixture.
+    """
+    from scipy.optimize import linprog
+
+    model, columns = search.averages.model, search.columns
+    levels = np.array([[level.middle for level in column.levels] for column in columns]).T
+    result = linprog(
+        [-column.reward.middle for column in columns],
+        A_ub=levels,
+        b_ub=search.bounds - 2 * SLACK,
+        A_eq=np.ones((1, len(columns))),
+        b_eq=[1.0],
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10},
+    )
+    if result.x is None:
+        return
+    mixture: Mixture = []
+    try:
+        for weight, column in zip(result.x, columns, strict=True):
+            if weight > 0.0:
+                actions = _table(column)
+                law = long_run_law(model, WeightedActions((actions,)), deadline=search.deadline)
+                visits = np.full(model.structure.n_states, 1e-290)
+                visits[law.states] += np.clip(law.shares, 0.0, None)
+                mixture.append((weight * visits, actions))
+    except (NotCertified, TooLarge):
+        return
+    search.evaluated(mixed_policy(model.structure, mixture))
