@@ -31,6 +31,8 @@ from fmdp.simulation import Reference, Simulation, evaluate_by_simulation, refer
 
 MODEL = fmdp.problem("jao:2")
 STRUCTURE = MODEL.structure
+PLAN = fmdp.plan(MODEL)
+APPROXIMATE = fmdp.ALP(basis="singles").plan(MODEL)
 ONE_ACTION = fmdp.problem("circle:2,dynamics=guestrin")
 FREE = Reference(1.0, "exact", None, 0.0)
 STATISTICS = fmdp.Statistics(STRUCTURE)
@@ -254,6 +256,38 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "Structure.alike": lambda x: dataclasses.replace(STRUCTURE, alike=x),
         "Structure.constraints": lambda x: dataclasses.replace(STRUCTURE, constraints=x),
         "Structure.effects": lambda x: dataclasses.replace(STRUCTURE, effects=x),
+        **{
+            f"{kind.__name__}.{field}": lambda x, kind=kind, field=field: counting(kind, field, x)
+            for kind in (fmdp.Count, fmdp.Any, fmdp.All, fmdp.Sum)
+            for field in ("over", "of", "cap", "clip")
+        },
+        "Derived.name": lambda x: fmdp.Derived(x, 2, (0,), [0, 1]),
+        "Derived.values": lambda x: fmdp.Derived("z", x, (0,), [0, 1]),
+        "Derived.scope": lambda x: STRUCTURE.with_derived([fmdp.Derived("z", 2, x, [0, 1])]),
+        "Derived.table": lambda x: STRUCTURE.with_derived([fmdp.Derived("z", 2, (0,), x)]),
+        "Derived.partial": lambda x: fmdp.Derived("z", 2, (0,), [0, 1], x),
+        "Structure.with_derived": lambda x: STRUCTURE.with_derived(x),
+        "FactoredMDP.from_functions.derived": lambda x: fmdp.FactoredMDP.from_functions(
+            {"s": 2}, {"a": 2}, {"s": ["s"]}, lambda name, values: 0, derived=x
+        ),
+        "FactoredMDP.from_functions.derived.one": lambda x: counting(None, "z", x),
+        "expand.model": lambda x: fmdp.expand(x),
+        "MixedPolicy.base": lambda x: fmdp.MixedPolicy(x, {}),
+        "MixedPolicy.chances": lambda x: fmdp.MixedPolicy(PLAN.policy, x),
+        "plan.limits": lambda x: fmdp.plan(MODEL, limits=x),
+        "plan.limits.one": lambda x: fmdp.plan(MODEL, limits={"r0": x}),
+        "inspect.model": lambda x: fmdp.inspect(x, PLAN.policy),
+        "inspect.policy": lambda x: fmdp.inspect(MODEL, x) if not isinstance(x, str) else refuse(),
+        "inspect.events": lambda x: fmdp.inspect(MODEL, PLAN.policy, events=x),
+        "inspect.most_visited": lambda x: fmdp.inspect(MODEL, PLAN.policy, most_visited=x),
+        "whatif.build": lambda x: fmdp.whatif(x, value=[1, 2]),
+        "whatif.values": lambda x: fmdp.whatif(lambda value: MODEL, value=x),
+        "whatif.planner": lambda x: fmdp.whatif(lambda value: MODEL, planner=x, value=[1]),
+        "Rollout.plan": lambda x: fmdp.Rollout(x),
+        **{
+            f"Rollout.{name}": lambda x, name=name: fmdp.Rollout(APPROXIMATE, **{name: x})
+            for name in ("horizon", "runs", "candidates", "seed")
+        },
         "flatten.model": lambda x: fmdp.flatten(x),
         "flatten.limit": lambda x: fmdp.flatten(MODEL, x),
         "sample_model.statistics": lambda x: fmdp.sample_model(x, 1.0, 0.1, 0),
@@ -435,6 +469,15 @@ def decided(decision: Any) -> Agent:
     return Deciding().start(STRUCTURE, 0)
 
 
+def counting(kind: Any, field: str, x: Any) -> fmdp.FactoredMDP:
+    """A model with a derived variable, of which one argument is x, or all of it without a kind."""
+    given = {"over": ["s"], "of": (lambda value: value), field: x}
+    derived = {"z": x if kind is None else kind(**given)}
+    return fmdp.FactoredMDP.from_functions(
+        {"s": 2}, {"a": 2}, {"s": ["s", "z"]}, lambda name, values: 0, derived=derived
+    )
+
+
 def refuse() -> None:
     """For texts that are good names of files: the test is to leave none behind."""
     raise FmdpError("not written")
@@ -447,7 +490,7 @@ def test_every_public_name_has_its_door_tried() -> None:
     tried = {name.split(".")[0] for name in ENTRIES} | {"Exact", "SpanConstrained"}
     # Made by fmdp, not by users.
     records = {"FmdpError", "Plan", "Results", "Run", "Status", "Trajectory", "__version__"}
-    records |= {"Explanation", "Fit", "REQUIRED"}
+    records |= {"Explanation", "Finding", "Quantity", "Fit", "REQUIRED", "Summary", "WhatIf"}
     # What a class of one's own is made of.
     inherited = {"Flat", "Learner", "OptimisticLearner", "Planner", "PlanningLearner", "Prepared"}
     elsewhere = {"compare", "load_results", "sweep"}  # tests/experiments

@@ -228,7 +228,8 @@ def _refuse_idle(
 ) -> None:
     """Raise InvalidParameter for a parameter that would have no effect."""
     for name, given in (*of_columns.items(), *of_skeleton.items()):
-        if given and not learns:
+        absent = given is None or (isinstance(given, tuple) and not given)
+        if not absent and not learns:
             raise InvalidParameter(
                 f"the '{name}' parameter of {_OWNER} is for structure=learn alone; got "
                 f"{quoted(given)}"

@@ -65,6 +65,8 @@ class Aggregate:
         cap = plain_value(self.cap)
         if cap is not None and (isinstance(cap, bool) or not is_number(cap)):
             raise InvalidModel(f"{self._what}: cap is {shown(self.cap)}; must be a number")
+        if not isinstance(self.clip, bool):
+            raise InvalidModel(f"{self._what}: clip is {shown(self.clip)}; must be True or False")
         if self.clip and cap is None:
             raise InvalidModel(f"{self._what}: clip=True needs a cap")
 
@@ -119,9 +121,15 @@ class Count(Aggregate):
 
     @property
     def _wanted(self) -> tuple[Anything, ...]:
-        if isinstance(self.of, str) or not isinstance(self.of, Iterable):
-            return (self.of,)
-        return tuple(self.of)
+        listed = isinstance(self.of, Iterable) and not isinstance(self.of, str)
+        values = items(self.of, f"{self._what}: the values") if listed else (self.of,)
+        for value in values:
+            if not isinstance(plain_value(value), str | int | float):
+                raise InvalidModel(
+                    f"{self._what}: counts {shown(value)}; must be a value, a list of values, or a "
+                    f"function"
+                )
+        return values
 
     def _check_values(self, listed: Collection[Value], label: str) -> None:
         for value in () if callable(self.of) else self._wanted:

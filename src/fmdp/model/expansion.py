@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.model.alike import Alike
-from fmdp.model.factored import FactoredMDP
+from fmdp.model.factored import FactoredMDP, check_model
 from fmdp.model.intervals import Intervals
 from fmdp.model.naming import quote
 from fmdp.model.optimistic import OptimisticTables
@@ -160,9 +160,12 @@ def expand(model: FactoredMDP) -> FactoredMDP:
     ------
     InvalidModel
         If two state variables depend on the same drawn variable: then no such model exists.
+    InvalidParameter
+        If it is not a model.
     TooLarge
         If the tables do not fit into half of the free memory.
     """
+    check_model(model, "expand")
     return expansion_of(model.structure).tables(model) if model.structure.derived else model
 
 

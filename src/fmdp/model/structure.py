@@ -186,7 +186,7 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
         derived
             As in `Structure`.
         """
-        changed = self._with(derived=tuple(derived))
+        changed = self._with(derived=items(derived, "derived variables"))
         changed._check_variables()
         return changed
 

@@ -134,6 +134,8 @@ def whatif(
     InvalidParameter
         If not exactly one parameter with at least one value is given, or `build` returns no model.
     """
+    if not callable(build):
+        raise InvalidParameter(f"whatif needs a function that builds a model; got {quoted(build)}")
     if len(varied) != 1:
         raise InvalidParameter(
             f"whatif varies one parameter, as in whatif(build, arrivals=[0.1, 0.2]); "

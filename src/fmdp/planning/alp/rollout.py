@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
-from fmdp._base.parameters import Integer
+from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.expansion import shared_draws, without_draws
@@ -120,6 +120,8 @@ class Rollout:
     def __init__(
         self, plan: Plan, *, horizon: int = 12, runs: int = 8, candidates: int = 3, seed: int = 0
     ) -> None:
+        if not isinstance(plan, Plan):
+            raise InvalidParameter(f"Rollout needs a plan of the ALP planner; got {quoted(plan)}")
         model, policy = plan.model, plan.policy
         if model is None or policy is None or "weights" not in plan.stats:
             raise InvalidParameter("Rollout needs a plan of the ALP planner with a policy")
