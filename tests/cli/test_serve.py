@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+import fmdp
+
 from .conftest import Ran
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -297,3 +299,37 @@ def test_what_a_learner_prints_is_not_the_json(tmp_path: Path, noisy: dict[str, 
     )
     assert json.loads(ran.stdout)["steps"] == 20
     assert "from C" in ran.stderr
+
+
+def test_export_and_migration(tmp_path: Path) -> None:
+    """Observations come back as a log, and begin the folder of another model."""
+    model = fmdp.problem("circle:2")
+    state, rewards = [1, 1], [1.0, 1.0]
+    with fmdp.Service(model, "psrl", tmp_path / "live") as service:
+        for _ in range(3):
+            service.observe(state, [0], rewards, state)
+
+    def serve(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fmdp", "serve", *words]
+        return subprocess.run(
+            command, cwd=tmp_path, input="", capture_output=True, text=True, check=False
+        )
+
+    ran = serve("--dir", "live", "--export", "log.csv")
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert "3 observations in log.csv" in ran.stderr
+    assert fmdp.fit(tmp_path / "log.csv", model).steps == 3
+    words = ["--model", "circle:2,dynamics=guestrin", "--learner", "psrl", "--dir", "new"]
+    ran = serve(*words, "--migrate", "live")
+    assert ran.returncode == 0
+    assert "kept 3 of 3 observations" in ran.stderr
+    for refused, said in (
+        (["--dir", "live"], "needs --model MODEL and --learner NAME"),
+        (["--dir", "none", "--export", "log.csv"], "no such folder"),
+        (["--dir", "live", "--export", "x.csv", "--model", "circle:2"], "needs --dir alone"),
+        ([*words, "--migrate", "live"], "must be a new folder"),
+    ):
+        ran = serve(*refused)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert said in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1

@@ -18,22 +18,14 @@ import typer
 from fmdp._base.interrupts import held
 from fmdp.cli import options
 from fmdp.cli.learn import make_learner
-from fmdp.cli.output import results
+from fmdp.cli.output import refuse_unwritable, results
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import say
-from fmdp.errors import FileProblem, FmdpError
+from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 
 
 @options.with_planner_options
 def serve(
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="MODEL",
-            help="The system: a model file or a problem id, of which names and structure are used.",
-        ),
-    ],
-    learner: options.Learner,
     dir: Annotated[
         Path,
         typer.Option(
@@ -42,6 +34,35 @@ def serve(
             help="Directory of the learner's state; created if missing, otherwise resumed.",
         ),
     ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The system: a model file or a problem id, of which names and structure are used.",
+        ),
+    ] = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The learner, as for `fmdp learn`.",
+            autocompletion=options.complete_learner,
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LOG",
+            help="Write the observations in --dir as a CSV file for `fmdp fit`, and end.",
+        ),
+    ] = None,
+    migrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OLD",
+            help="Begin a new --dir with the observations in OLD, whose model may differ.",
+        ),
+    ] = None,
     seed: Annotated[str, typer.Option(metavar="S", help="Seed of the learner.")] = "0",
     set: options.LearnerSettings = None,
     batch: Annotated[
@@ -64,8 +85,18 @@ def serve(
     from fmdp._base.parameters import Integer
     from fmdp.problems import problem
     from fmdp.service import Service
+    from fmdp.service import migrate as migrate_from
     from fmdp.service.lines import serve as serve_lines
 
+    if export is not None:
+        if model is not None or learner is not None or migrate is not None:
+            raise InvalidParameter(
+                "--export needs --dir alone; got --model, --learner or --migrate"
+            )
+        _export(dir, export)
+        return
+    if model is None or learner is None:
+        raise InvalidParameter("fmdp serve needs --model MODEL and --learner NAME")
     lines = Integer("batch", 1000, "", low=1).parse(batch, "fmdp serve")
     if sys.stdin is None:
         raise FileProblem("cannot read standard input: it is closed")
@@ -74,6 +105,9 @@ def serve(
         chosen, _ = make_learner(learner, set or (), request, system)
         service = Service(system, chosen, dir, seed, snapshot_every=snapshot_every, say=say)  # type: ignore[arg-type]
     try:
+        if migrate is not None:
+            for line in migrate_from(service, migrate):
+                say(line)
         serve_lines(service, _reserved_input(), _write, batch=lines)
     except FmdpError:
         service.close(snapshot=False)
@@ -81,6 +115,19 @@ def serve(
     finally:
         with held():  # another Ctrl-C must not interrupt the saving
             service.close()
+
+
+def _export(folder: Path, out: Path) -> None:
+    """Write the observations of a folder as a log."""
+    from fmdp.service import export_log
+
+    refuse_unwritable(out)
+    with progress(f"reading {folder}", compiles=False):
+        stored = export_log(folder, out)
+    missing = ""
+    if stored.missing:
+        missing = f"; the first {stored.missing:,} events were not kept"
+    say(f"{len(stored.steps):,} observations in {out}{missing}")
 
 
 def _reserved_input() -> int:

@@ -91,6 +91,11 @@ class Folder:
         """Remove a file; raise OSError if that fails."""
         os.unlink(name, dir_fd=self._descriptor)
 
+    def rename(self, name: str, new: str) -> None:
+        """Rename a file in one step; raise OSError if that fails."""
+        folder = self._descriptor
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+
     def expect(self, *names: str) -> None:
         """Make `check` require these files and no others, as they were written or are now."""
         known = self._expected

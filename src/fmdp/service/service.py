@@ -7,6 +7,7 @@ learners draw from one generator, and plans start from earlier plans. So these a
     service.json      the model by its hash, the learner with its settings, the seed
     agent-N.npz       the agent after N events
     journal-N         the events after those (journal.py)
+    log-N             an older journal, kept for its observations (observations.py)
 
 and the agent is the newest snapshot with the events of its journal repeated, to the last bit. The
 empty journal of a snapshot is created before it, and the old pair is removed last, so at every
@@ -47,6 +48,7 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.io.files import parse_json, path_of
 from fmdp.model.naming import Assignment, Value
+from fmdp.service.differences import structure_difference
 from fmdp.service.folder import Folder
 from fmdp.service.journal import Journal
 
@@ -59,7 +61,7 @@ _SECONDS_TO_REPLAY = 30.0
 _IDENTITY = "service.json"
 _CHECKSUM = "crc32"
 """Key of the checksum in service.json; older folders have none."""
-_NAME = re.compile(r"(agent|journal)-([0-9]{1,18})(?:\.npz)?")
+NAME = re.compile(r"(agent|journal|log)-([0-9]{1,18})(?:\.npz)?")
 _OWNER = "a service"
 _SEED = Integer("seed", 0, "seed of the learner", low=0)
 _EVERY = Integer("snapshot_every", SNAPSHOT_EVERY, "events between two snapshots", low=1)
@@ -118,6 +120,7 @@ class Service:
         self._unwritten: list[Any] = []  # acts that happened while the disk was full
         self._unsaved = False  # a decision that depended on the clock and is in no snapshot yet
         self._whole = True  # the agent in memory equals the files plus the unwritten acts
+        self._other_model = False  # the folder was begun with another model of this structure
         self._seconds = 0.0  # seconds of work that a restart would repeat
         self._snapshot_seconds = 0.0
         self._snapshot = 0
@@ -162,7 +165,7 @@ class Service:
         planner = agent.planner
         return {
             "planner": None if planner is None else getattr(planner, "name", repr(planner)),
-            "planner_reason": agent.planner_reason,
+            "planner_reason": agent.planner_reason or _planner_reason(agent),
             "plan_seconds": float(f"{agent.plan_seconds:.2g}") or None,
             "observed": agent.steps,
             "episodes": agent.episodes,
@@ -372,13 +375,17 @@ class Service:
 
     def _clear_old(self) -> None:
         for name in self._folder.names():
-            parts = _NAME.fullmatch(name)
-            if parts is not None and int(parts[2]) != self._snapshot:
-                try:
+            parts = NAME.fullmatch(name)
+            if parts is None or parts[1] == "log" or int(parts[2]) == self._snapshot:
+                continue
+            try:
+                if parts[1] == "journal" and int(parts[2]) < self._snapshot:
+                    self._folder.rename(name, f"log-{parts[2]}")
+                else:
                     self._folder.remove(name)
-                except OSError as error:
-                    path = self.directory / name
-                    self._say(f"{path}: is old and cannot be removed ({reason(error)})")
+            except OSError as error:
+                path = self.directory / name
+                self._say(f"{path}: is old and cannot be removed ({reason(error)})")
 
     # ---- opening and closing --------------------------------------------------------------------
 
@@ -386,7 +393,13 @@ class Service:
         requested = _identity(self._model, self._learner, self._seed)
         folder = self._folder
         if _IDENTITY in folder.names():
-            _refuse_other(_stored_identity(folder), requested, folder)
+            stored = stored_identity(folder)
+            # Only learners that know the model or its rewards depend on more than the structure,
+            # which `_restore` compares.
+            self._other_model = stored["model"] != requested["model"]
+            if not self._learner.knows_model:
+                requested["model"] = stored["model"]
+            _refuse_other(stored, requested, folder)
         else:
             _refuse_foreign(folder)
             Journal.create(folder, _journal(0), 0).close()
@@ -412,7 +425,7 @@ class Service:
 
     def _restore(self) -> None:
         """Load the newest snapshot and repeat the events of its journal."""
-        names = [_NAME.fullmatch(name) for name in self._folder.names()]
+        names = [NAME.fullmatch(name) for name in self._folder.names()]
         numbers = [int(parts[2]) for parts in names if parts is not None and parts[1] == "agent"]
         if not numbers:
             raise FileProblem(f"{self.directory}: has no snapshot agent-N.npz of its learner")
@@ -422,7 +435,16 @@ class Service:
         path = self.directory / name
         agent = agent_from(self._folder.read(name, "a learner file"), str(path))
         if agent.structure != self.structure:
-            raise FileProblem(f"{path}: is of another structure than the model")
+            raise InvalidParameter(
+                f"{self.directory} serves with another model: "
+                f"{structure_difference(agent.structure, self.structure)} (use another folder; "
+                f"--migrate {self.directory} takes its observations there)"
+            )
+        if self._other_model and agent.statistics.known_rewards is not None:
+            raise InvalidParameter(
+                f"{self.directory} serves with another model, whose rewards the learner knows (use "
+                f"another folder to start again)"
+            )
         if agent.learner.knows_model:
             agent.model = self._model
         self._journal = Journal.reopen(self._folder, _journal(self._snapshot), self._snapshot)
@@ -476,6 +498,15 @@ class Service:
         self.close()
 
 
+def _planner_reason(agent: Agent) -> str | None:
+    """Return why an agent has its planner, if nothing prevented the exact one."""
+    if agent.planner is None:
+        return None
+    if getattr(agent.learner, "planner", None) is not None:
+        return "it was given"
+    return "the learner's default for a model of this size"
+
+
 def _agent(number: int) -> str:
     return f"agent-{number}.npz"
 
@@ -506,7 +537,7 @@ def _checksum(identity: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
 
 
-def _stored_identity(folder: Folder) -> dict[str, Any]:
+def stored_identity(folder: Folder) -> dict[str, Any]:
     path = folder.path / _IDENTITY
     content = folder.read(_IDENTITY, "what a service serves")
     identity = parse_json(content.decode(errors="replace"), str(path))
