@@ -363,7 +363,7 @@ def lives(
 
 def litter(folder: Path) -> list[str]:
     kinds = ("agent-", "journal-", "service.json")
-    found = sorted(path.name for path in folder.iterdir())
+    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("log-"))
     if len(found) == 3 and all(
         name.startswith(kind) for name, kind in zip(found, kinds, strict=True)
     ):

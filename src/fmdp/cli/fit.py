@@ -131,8 +131,7 @@ def fit(
         refuse_unwritable(skipped, log, model, str(out))
     from fmdp.logs import fit as fit_to
     from fmdp.logs.fit import MAX_PARENTS, PRIOR, RHO
-    from fmdp.model import save
-    from fmdp.model.io.files import write_atomically
+    from fmdp.model.io.files import save, write_atomically
     from fmdp.problems import problem
 
     most = None if max_parents is None else MAX_PARENTS.parse(max_parents, "fit")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,11 @@ from fmdp.cli.output import refuse_unwritable, results
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import say
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fmdp.service import Observations
 
 
 @options.with_planner_options
@@ -82,10 +87,9 @@ def serve(
     Reads requests from standard input and writes answers to standard output. Everything that has
     been acknowledged survives a crash.
     """
+    from fmdp import service as services
     from fmdp._base.parameters import Integer
     from fmdp.problems import problem
-    from fmdp.service import Service
-    from fmdp.service import migrate as migrate_from
     from fmdp.service.lines import serve as serve_lines
 
     if export is not None:
@@ -93,7 +97,7 @@ def serve(
             raise InvalidParameter(
                 "--export needs --dir alone; got --model, --learner or --migrate"
             )
-        _export(dir, export)
+        _export(services.export_log, dir, export)
         return
     if model is None or learner is None:
         raise InvalidParameter("fmdp serve needs --model MODEL and --learner NAME")
@@ -103,10 +107,12 @@ def serve(
     with progress(f"opening {dir}"):
         system = problem(model)
         chosen, _ = make_learner(learner, set or (), request, system)
-        service = Service(system, chosen, dir, seed, snapshot_every=snapshot_every, say=say)  # type: ignore[arg-type]
+        service = services.Service(
+            system, chosen, dir, seed, snapshot_every=snapshot_every, say=say
+        )  # type: ignore[arg-type]
     try:
         if migrate is not None:
-            for line in migrate_from(service, migrate):
+            for line in services.migrate(service, migrate):
                 say(line)
         serve_lines(service, _reserved_input(), _write, batch=lines)
     except FmdpError:
@@ -117,10 +123,8 @@ def serve(
             service.close()
 
 
-def _export(folder: Path, out: Path) -> None:
+def _export(export_log: Callable[[Path, Path], Observations], folder: Path, out: Path) -> None:
     """Write the observations of a folder as a log."""
-    from fmdp.service import export_log
-
     refuse_unwritable(out)
     with progress(f"reading {folder}", compiles=False):
         stored = export_log(folder, out)
