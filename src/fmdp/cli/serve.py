@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -107,9 +107,9 @@ def serve(
     with progress(f"opening {dir}"):
         system = problem(model)
         chosen, _ = make_learner(learner, set or (), request, system)
-        service = services.Service(
-            system, chosen, dir, seed, snapshot_every=snapshot_every, say=say
-        )  # type: ignore[arg-type]
+        every: Any = snapshot_every  # the service parses both texts
+        start: Any = seed
+        service = services.Service(system, chosen, dir, start, snapshot_every=every, say=say)
     try:
         if migrate is not None:
             for line in services.migrate(service, migrate):
