@@ -45,7 +45,7 @@ class Observations:
 
 
 def observations(directory: str | os.PathLike[str]) -> Observations:
-    """Return the observations of a service that does not run.
+    """Return the observations in `directory`, the folder of a service that does not run.
 
     Raises
     ------
@@ -90,6 +90,8 @@ def observations(directory: str | os.PathLike[str]) -> Observations:
 
 def export_log(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Observations:
     """Write the observations of a service as a CSV file that `fmdp.fit` reads, and return them.
+
+    `directory` is its folder, in which no server may run, and `out` the path of the file.
 
     Raises
     ------
