@@ -13,7 +13,7 @@ import numpy as np
 from fmdp._base.html import html_table
 from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
-from fmdp.errors import InvalidParameter
+from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import plan as plan_for
@@ -164,13 +164,27 @@ def vary(
     first: Plan | None = None
     with reporting(progress, f"varying {name}", "whatif") as report:
         for value in values:
-            model = build(value)
-            check_model(model, "whatif")
+            model = _built(build, name, value)
             plan = plan_for(model, planner, progress=report)
             plan.status.raise_if_interrupted()
             first = plan if first is None else first
             points.append(_point(value, model, plan, first))
     return WhatIf(name, tuple(points))
+
+
+def _built(build: Callable[[Any], FactoredMDP], name: str, value: Any) -> FactoredMDP:
+    """Return the model of a value; an error of the user's function names the value."""
+    try:
+        model = build(value)
+    except FmdpError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise InvalidParameter(
+            f"whatif: the function fails for {name}={quoted(value)}: {type(error).__name__}: {text}"
+        ) from error
+    check_model(model, "whatif")
+    return model
 
 
 def _point(value: Any, model: FactoredMDP, plan: Plan, first: Plan) -> Point:
