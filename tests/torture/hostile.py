@@ -162,6 +162,11 @@ RDDL = {
         "f(@q1)", fluents="f(p) : {state-fluent, bool, default = false};",
         types="p : {@p1, @p2}; q : {@q1};", law="s' = go; f'(?x) = go;",
     ),
+    "a value of an unknown type": rddl(
+        "(f == @p1)",
+        fluents="f : {non-fluent, nothing, default = @a};", types="p : {@p1, @p2};",
+    ),
+    "a default of an unknown type": rddl("f", fluents="f : {non-fluent, nothing};"),
     "the next value of an action": rddl("go'"),
     "the next value of a state in a law": rddl(law="s' = ~s';"),
     "an unknown case": rddl("switch (f) {case @p1 : 1, case @q7 : 2}",
@@ -483,7 +488,9 @@ def rounds(seed: int, scale: float) -> Iterator[Trial]:
     if scale < SHORT:
         table = dice.sample([file for file in table if file.name not in LARGE], 6)
     tried, failures = 0, []
-    with tempfile.TemporaryDirectory() as folder, Nursery(Path(folder), WARM) as nursery:
+    # The parser of RDDL takes longer to build than all that is tried with it.
+    warm = [*WARM, ["show", "rddl:sysadmin:1"]] if _installed("pyRDDLGym") else WARM
+    with tempfile.TemporaryDirectory() as folder, Nursery(Path(folder), warm) as nursery:
         for number, file in enumerate(table):
             place = Path(folder) / str(number)
             place.mkdir()

@@ -115,10 +115,17 @@ class _Reader:
             if isinstance(value, str):
                 raise InvalidModel(f"{name} is {value}; must be a number")
             return int(value) if kind == "int" else float(value)
-        label = object_name(str(value))
-        if label not in self.types.get(kind, ()):
-            raise InvalidModel(f"{name} is {label}; must be one of {', '.join(self.types[kind])}")
+        label, allowed = object_name(str(value)), self._objects(name)
+        if label not in allowed:
+            raise InvalidModel(f"{name} is {label}; must be one of {', '.join(allowed)}")
         return label
+
+    def _objects(self, name: str) -> tuple[str, ...]:
+        """Return the values of a fluent whose values are objects or of an enumerated type."""
+        objects = self.types.get(self.declared[name].range)
+        if not objects:
+            raise InvalidModel(f"{name} is of type {self.declared[name].range}, which is none")
+        return objects
 
     def _default(self, name: str) -> Constant:
         declared = self.declared[name]
@@ -128,7 +135,7 @@ class _Reader:
             return False
         if declared.range in ("int", "real"):
             return 0
-        return self.types[declared.range][0]
+        return self._objects(name)[0]
 
     def known(self, name: str, objects: tuple[str, ...]) -> Constant | None:
         """Return the value of a non-fluent, or None for a fluent."""
@@ -153,10 +160,8 @@ class _Reader:
                     raise InvalidModel(
                         f"{kind} {name} is real; must be bool, int or of an enumerated type"
                     )
-            elif declared.range in self.types:
-                values = self.types[declared.range]
             else:
-                raise InvalidModel(f"{kind} {name} is of type {declared.range}, which is none")
+                values = self._objects(name)
             domains = [self.types[parameter] for parameter in self.parameters(name)]
             total = math.prod(map(len, domains))
             if total > LARGEST_GROUNDING:
