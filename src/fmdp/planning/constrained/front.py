@@ -70,8 +70,9 @@ class Front:
     vertices
         The vertices, from the best first average to the best second one.
     gap
-        No policy lies farther beyond the front, in shares of the ranges of the averages
-        (certified); infinite if the search was stopped.
+        How far a policy can lie beyond the edges of the front, in shares of the ranges of the
+        averages: certified for every edge that was tested. Edges shorter than the tolerance are
+        not, and neither are the two ends of the front. Infinite if the search was stopped.
     status
         `converged` if the gap is within the tolerance.
     """
