@@ -276,6 +276,9 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "MixedPolicy.chances": lambda x: fmdp.MixedPolicy(PLAN.policy, x),
         "plan.limits": lambda x: fmdp.plan(MODEL, limits=x),
         "plan.limits.one": lambda x: fmdp.plan(MODEL, limits={"r0": x}),
+        "pareto.model": lambda x: fmdp.pareto(x, of=("reward", "r0")),
+        "pareto.of": lambda x: fmdp.pareto(MODEL, of=x),
+        "pareto.of.one": lambda x: fmdp.pareto(MODEL, of=("reward", x)),
         "inspect.model": lambda x: fmdp.inspect(x, PLAN.policy),
         "inspect.policy": lambda x: fmdp.inspect(MODEL, x) if not isinstance(x, str) else refuse(),
         "inspect.events": lambda x: fmdp.inspect(MODEL, PLAN.policy, events=x),
@@ -490,7 +493,16 @@ def test_every_public_name_has_its_door_tried() -> None:
     tried = {name.split(".")[0] for name in ENTRIES} | {"Exact", "SpanConstrained"}
     # Made by fmdp, not by users.
     records = {"FmdpError", "Plan", "Results", "Run", "Status", "Trajectory", "__version__"}
-    records |= {"Explanation", "Finding", "Quantity", "Fit", "REQUIRED", "Summary", "WhatIf"}
+    records |= {
+        "Explanation",
+        "Finding",
+        "Front",
+        "Quantity",
+        "Fit",
+        "REQUIRED",
+        "Summary",
+        "WhatIf",
+    }
     # What a class of one's own is made of.
     inherited = {"Flat", "Learner", "OptimisticLearner", "Planner", "PlanningLearner", "Prepared"}
     elsewhere = {"compare", "load_results", "sweep"}  # tests/experiments

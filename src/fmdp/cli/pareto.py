@@ -37,7 +37,7 @@ def pareto(
     ] = None,
     json: options.Json = False,
 ) -> int:
-    """Find the front of two long-run averages: its vertices, each with its policy.
+    """Find the front of two long-run averages and its policies.
 
     Between two neighbouring vertices, mixtures of their policies attain the averages on the line.
     """

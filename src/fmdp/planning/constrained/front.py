@@ -135,7 +135,8 @@ def pareto(
     check_model(model, "pareto")
     chosen = planner_of(planner, "pareto")
     exact = refuse_other_planners(Exact() if chosen is None else chosen, "fronts need")
-    if isinstance(of, str) or len(tuple(of)) != 2 or not all(isinstance(n, str) for n in of):
+    listed = isinstance(of, list | tuple) and len(of) == 2
+    if not listed or not all(isinstance(name, str) for name in of):
         raise InvalidParameter(f"a front is of two names; got {quoted(of)}")
     names = tuple(name.removesuffix(":min") for name in of)
     if names[0] == names[1]:
