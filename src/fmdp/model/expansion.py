@@ -84,7 +84,7 @@ class Expansion:
     def drawn(self) -> bool:
         """Whether a factor depends on a drawn variable."""
         rows = self.transitions + self.rewards
-        return any(one is not None and one.weights is not None for one in rows)
+        return any(factor is not None and factor.weights is not None for factor in rows)
 
     @overload
     def tables(self, tables: FactoredMDP) -> FactoredMDP: ...
@@ -117,7 +117,7 @@ class Expansion:
             kinds = (self.transitions, self.transitions, self.rewards, self.rewards)
             arrays = zip(intervals.arrays(), kinds, strict=True)
             intervals = Intervals(*(self._copied(tables, rows) for tables, rows in arrays))
-        return model.with_expanded_tables(
+        return model._with_expanded_tables(
             self.structure,
             self._averaged(model.transitions, self.transitions),
             self._averaged(model.rewards, self.rewards),

@@ -435,7 +435,7 @@ class FactoredMDP:
             Contents(structure, tuple(transitions), tuple(rewards), noise, start, "", None)
         )
 
-    def with_expanded_tables(
+    def _with_expanded_tables(
         self,
         structure: Structure,
         transitions: Sequence[FloatArray],
@@ -443,16 +443,8 @@ class FactoredMDP:
         intervals: Intervals | None,
         quantities: tuple[Quantity, ...] = (),
     ) -> FactoredMDP:
-        """Return the model over a structure of the same variables, whose tables are right by
-        construction; the arrays become read-only.
-
-        Parameters
-        ----------
-        structure
-            The same states, actions, ranges and names; other scopes.
-        transitions, rewards, intervals, quantities
-            As in `trusted`, over the scopes of the structure.
-        """
+        """Return the model over a structure with other scopes, for tables that are right by
+        construction (see `trusted`)."""
         for table in (*transitions, *rewards):
             table.flags.writeable = False
         return self._of(
