@@ -48,6 +48,17 @@ def test_refusals(run: Any, arguments: list[str], message: str) -> None:
     assert message in run("whatif", *arguments).refusal
 
 
+def test_the_text_has_one_line_per_value() -> None:
+    varied = fmdp.whatif(lambda p: fmdp.problem(f"circle:3,alpha1={p}"), alpha1=[0.1, 0.2])
+    head, *lines = (line.split() for line in str(varied).splitlines())
+    assert head[:4] == ["alpha1", "gain", "gain_lower", "gain_upper"]
+    for line, point in zip(lines, varied.points, strict=True):
+        assert point.gain_lower is not None
+        assert point.gain_upper is not None
+        assert float(line[2]) <= point.gain_lower
+        assert float(line[3]) >= point.gain_upper
+
+
 def test_python_refuses_anything_but_one_list() -> None:
     def build(value: float) -> fmdp.FactoredMDP:
         return fmdp.problem(f"circle:2,alpha1={value}")

@@ -280,7 +280,7 @@ def _forbidden(s: Structure, rules: Sequence[Rule]) -> list[Constraint]:
                 values_of[v] = [s.values[v][place] for place in places]
             mappings.append(values_of)
             continue
-        scope_given, function = parts_of(rule, f"{label}, a mapping or", "scope, function")
+        scope_given, function = parts_of(rule, f"{label} (not a mapping)", "scope, function")
         scope = tuple(sorted(_scope(s, scope_given, label)))
         table = [bool(call(function, label, values)) for values in named_rows(s, scope)]
         constraints.append(Forbidden(scope, np.array(table, dtype=np.bool_), f"forbid {number}"))

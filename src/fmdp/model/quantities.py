@@ -16,7 +16,7 @@ from fmdp.model.naming import checked_names
 from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import FloatArray, items, shown
 from fmdp.model.structure import Structure
-from fmdp.model.tables import pairs_of, sort_rows, table_rows
+from fmdp.model.tables import parts_of, sort_rows, table_rows
 
 TOTAL = "reward"
 """The name of the total reward, which no quantity may have."""
@@ -71,7 +71,9 @@ def quantity_pairs(given: Any, what: str) -> list[tuple[str, tuple[Any, Any]]]:
         return []
     if not isinstance(given, Mapping):
         raise InvalidModel(f"quantities must be {{name: (scope, {what})}}; got {shown(given)}")
-    return [(name, pairs_of([pair], label_of(name))[0]) for name, pair in given.items()]
+    return [
+        (name, parts_of(pair, label_of(name), f"scope, {what}")) for name, pair in given.items()
+    ]
 
 
 def quantities_of(

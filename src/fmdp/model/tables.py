@@ -44,7 +44,10 @@ def pairs_of(factors: Any, what: str) -> list[tuple[Any, Any]]:
 
 def parts_of(given: Any, what: str, names: str) -> Any:
     """Return the parts with these names, joined by commas, or raise InvalidModel."""
-    parts = items(given, f"{what}, ({names}),")
+    try:
+        parts = items(given, what)
+    except InvalidModel:
+        raise InvalidModel(f"{what} must be ({names}); got {shown(given)}") from None
     if len(parts) != names.count(",") + 1:
         raise InvalidModel(f"{what} has {len(parts)} parts; must be ({names})")
     return parts

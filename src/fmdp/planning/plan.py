@@ -200,7 +200,8 @@ class Plan:
             "objective": self._objective_text(),
             "policy": self._policy_text(),
             "span": self._span_text(),
-            "effort": f"{self.iterations:,} iterations, {seconds_text(self.seconds)}",
+            "effort": f"{self.iterations:,} iteration{'s' * (self.iterations != 1)}, "
+            f"{seconds_text(self.seconds)}",
         }
         head = f"Plan of planner {self.planner}: {self.status.value}, {self.status.message}"
         return "\n".join([head, *(f"  {name:9} {text}" for name, text in rows.items() if text)])

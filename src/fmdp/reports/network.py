@@ -94,7 +94,12 @@ def network(structure: Structure) -> Network:
 
 
 def short_labels(names: Sequence[str], members: Sequence[tuple[int, ...]]) -> list[str]:
-    """Return common endings (machine_0, machine_1: 0, 1; status_0 + load_0: 0) or full names."""
+    """Return common endings (machine_0, machine_1: 0, 1; status_0 + load_0: 0) or full names.
+
+    Full names if only some names have an ending: beside "weather", "1" would not say what it is.
+    """
+    if len({"_" in names[i] for group in members for i in group}) > 1:
+        return ["+".join(names[i] for i in group) for group in members]
     ends = [{names[i].rpartition("_")[2] for i in group} for group in members]
     flat = [next(iter(end)) for end in ends]
     if all(len(end) == 1 for end in ends) and len(set(flat)) == len(flat) and all(flat):

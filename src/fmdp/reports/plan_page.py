@@ -6,8 +6,10 @@ else; SVG attributes carry what varies.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from typing import Any
@@ -25,6 +27,10 @@ _MOST_VALUES = 12
 _MOST_VARIABLES = 40
 """Most variables that are drawn; the JSON output of `fmdp inspect` has all."""
 _RADIUS = 0.3
+_APART = 0.9
+"""Least distance between two nodes: two radii and a label."""
+_MOST_SPREAD = 3.0
+"""Most that a network is enlarged."""
 
 
 def plan_page(summary: Summary, title: str) -> str:
@@ -126,7 +132,7 @@ def _network(summary: Summary) -> str:
     s = summary.model.structure
     if s.m > _MOST_VARIABLES:
         return f'<p class="soft">{s.m:,} variables are too many to draw.</p>'
-    drawn = network(s)
+    drawn = _spread(network(s))
     names = s.state_names
     sliced = {
         number: summary.states[names[node.variables[0]]] for number, node in enumerate(drawn.nodes)
@@ -144,6 +150,15 @@ def _network(summary: Summary) -> str:
         f"<figcaption>Each variable, by its share of time in each value{escape(key)}. Lines lead "
         "from a variable to those that depend on it.</figcaption></figure>"
     )
+
+
+def _spread(drawn: Network) -> Network:
+    """Return the network, enlarged so that no pie covers another or its label."""
+    places = [(node.x, node.y) for node in drawn.nodes]
+    nearest = min((math.dist(a, b) for a, b in itertools.combinations(places, 2)), default=1.0)
+    scale = min(max(1.0, _APART / max(nearest, 1e-9)), _MOST_SPREAD)
+    nodes = (replace(n, x=round(scale * n.x, 4), y=round(scale * n.y, 4)) for n in drawn.nodes)
+    return replace(drawn, nodes=tuple(nodes))
 
 
 _NAMES = ("blue", "vermilion", "green", "purple", "orange", "light blue")
@@ -215,7 +230,7 @@ def _visited(summary: Summary) -> str:
         where = _named(unusual) if unusual else "every variable at its usual value"
         rows.append([percent(visited.share), where, _named(visited.action), runner_up, gap])
     head = ["share of time", "state", "action", "runner-up", "costs"]
-    usually = ", ".join(sorted(set(usual.values()))[:6])
+    usually = _usual_text(usual)
     note = (
         '<p class="soft">Only variables that are not at their usual value are named'
         f"{escape(f' (usual: {usually})') if usually else ''}. The last column is what taking the "
@@ -227,6 +242,20 @@ def _visited(summary: Summary) -> str:
 def _usual(summary: Summary) -> dict[str, str]:
     """Return the value in which each variable is most of the time."""
     return {n: max(shares, key=lambda v: shares[v]) for n, shares in summary.states.items()}
+
+
+def _usual_text(usual: Mapping[str, str]) -> str:
+    """Return "up", or "open for lift_1, lift_2; sun for weather" if usual values differ."""
+    of_value: dict[str, list[str]] = {}
+    for name, value in usual.items():
+        of_value.setdefault(value, []).append(name)
+    if len(of_value) <= 1:
+        return "".join(of_value)
+    parts = []
+    for value, names in list(of_value.items())[:6]:
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        parts.append(f"{value} for {', '.join(names[:4])}{more}")
+    return "; ".join(parts)
 
 
 def _named(values: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fmdp._base.html import html_table
+from fmdp._base.numerals import lower_text, short_number, upper_text
 from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
 from fmdp.errors import FmdpError, InvalidParameter
@@ -88,6 +89,21 @@ class WhatIf:
             rows.append(row)
         return rows
 
+    def __str__(self) -> str:
+        """Return one line per value: gain, bounds and changes."""
+        names = (self.parameter, "gain", "gain_lower", "gain_upper", "changed", "changed_time")
+        # Bounds are rounded outwards, so that the printed interval holds.
+        texts = {"gain_lower": lower_text, "gain_upper": upper_text}
+        rows = [
+            [_text(row[name], texts.get(name, short_number)) for name in names]
+            for row in self.rows()
+        ]
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in (names, *rows)
+        )
+
     def _repr_html_(self) -> str:
         names = (self.parameter, "gain", "gain_lower", "gain_upper", "changed", "changed_time")
         rows = ([row[name] for name in names] for row in self.rows())
@@ -102,6 +118,12 @@ class WhatIf:
         writer.writeheader()
         writer.writerows(rows)
         return text.getvalue()
+
+
+def _text(value: object, of_number: Callable[[float], str]) -> str:
+    if isinstance(value, float):
+        return of_number(value)
+    return "" if value is None else str(value)
 
 
 def whatif(

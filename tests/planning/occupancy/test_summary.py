@@ -94,6 +94,22 @@ def test_bad_events(circle: tuple[fmdp.FactoredMDP, Any], event: Any, message: s
         fmdp.inspect(model, plan.policy, events={"bad": event})
 
 
+def test_a_function_that_fails_is_named(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
+    model, plan = circle
+    with pytest.raises(fmdp.errors.InvalidParameter, match=r"event 'bad': .*reads 'machine_9'"):
+        fmdp.inspect(model, plan.policy, events={"bad": lambda values: values["machine_9"]})
+
+
+def test_the_text_has_gain_shares_and_events(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
+    _, plan = circle
+    summary = plan.summary(events={"down": "machine_0=down"})
+    lines = str(summary).splitlines()
+    share = 100 * summary.events["down"].share
+    assert f"  gain {summary.gain:.6g}" in lines
+    assert any(line.startswith("  state machine_0: down ") for line in lines)
+    assert lines[-1] == f"  event down: {share:.2f} %"
+
+
 def test_policies_that_have_no_law(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
     model, plan = circle
     with pytest.raises(fmdp.FmdpError, match="state sizes"):

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.parameters import quoted
-from fmdp.errors import InvalidParameter, UnknownName
+from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.model import Structure
 from fmdp.model.conditions import value_of
-from fmdp.model.naming import listed_values
+from fmdp.model.naming import NamedValues, listed, listed_values, quote
 
 Rows = NDArray[np.int64]
 Holds = Callable[[Rows], NDArray[np.bool_]]
@@ -53,7 +53,7 @@ def checked_events(structure: Structure, events: object) -> dict[str, Holds]:
         if isinstance(event, str):
             checked[name] = _condition(structure, event, f"event {name!r}")
         elif callable(event):
-            checked[name] = _function(structure, event)
+            checked[name] = _function(structure, event, f"event {name!r}")
         else:
             raise InvalidParameter(
                 f"event {name!r} must be a condition such as 'queue>3' or a function of the named "
@@ -74,18 +74,24 @@ def _comparison(structure: Structure, text: str, label: str) -> Holds:
             f"{label}: {text!r} is no condition; it must be NAME=VALUE, or one of != < <= > >="
         )
     name, sign, value = match.groups()
-    try:
-        variable = structure.variable(name)
-    except UnknownName as error:
-        raise InvalidParameter(f"{label}: {error}") from None
-    if variable >= len(structure.sizes):
-        raise InvalidParameter(f"{label}: {name!r} is a derived variable; name a state or action")
+    known = structure.names[: len(structure.sizes)]
+    if name in structure.names and name not in known:
+        raise InvalidParameter(
+            f"{label}: {name!r} is a derived variable; an event must be a condition on state and "
+            f"action variables (in Python also a function of their values)"
+        )
+    if name not in known:
+        raise InvalidParameter(
+            f"{label}: no state or action variable is called {quote(name)}; must be one of "
+            f"{listed(known)}{did_you_mean(name, known)}"
+        )
+    variable = known.index(name)
     compare = _OPERATIONS[sign]
     if sign in ("=", "==", "!="):
         place = value_of(structure, variable, value, label)
         return lambda rows: np.asarray(compare(rows[:, variable], place))
-    listed = list(listed_values(structure.values[variable]))
-    numbers = all(isinstance(number, int | float) for number in listed)
+    values = list(listed_values(structure.values[variable]))
+    numbers = all(isinstance(number, int | float) for number in values)
     try:
         bound = float(value) if numbers else float(value_of(structure, variable, value, label))
     except ValueError as error:
@@ -94,20 +100,26 @@ def _comparison(structure: Structure, text: str, label: str) -> Holds:
         raise InvalidParameter(
             f"{label}: {name!r} has numbers as values; got {value!r} to compare them with"
         ) from None
-    of_place = np.array(listed if numbers else range(len(listed)), dtype=np.float64)
+    of_place = np.array(values if numbers else range(len(values)), dtype=np.float64)
     holds = np.asarray(compare(of_place, bound))
     return lambda rows: holds[rows[:, variable]]
 
 
-def _function(structure: Structure, event: Callable[[dict[str, Any]], object]) -> Holds:
+def _function(structure: Structure, event: Callable[[dict[str, Any]], object], label: str) -> Holds:
     names = structure.names[: len(structure.sizes)]
-    listed = [listed_values(values) for values in structure.values[: len(structure.sizes)]]
+    of_names = [listed_values(values) for values in structure.values[: len(structure.sizes)]]
 
     def holds(rows: Rows) -> NDArray[np.bool_]:
-        answers = (
-            bool(event({n: v[p] for n, v, p in zip(names, listed, row, strict=True)}))
-            for row in rows.tolist()
-        )
-        return np.fromiter(answers, dtype=np.bool_, count=len(rows))
+        answers = np.empty(len(rows), dtype=np.bool_)
+        for k, row in enumerate(rows.tolist()):
+            values = NamedValues((n, v[p]) for n, v, p in zip(names, of_names, row, strict=True))
+            try:
+                answers[k] = bool(event(values))
+            except Exception as error:
+                text = error.args[0] if isinstance(error, KeyError) and error.args else error
+                raise InvalidParameter(
+                    f"{label}: the function fails: {type(error).__name__}: {text}"
+                ) from error
+        return answers
 
     return holds

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.html import html_table
+from fmdp._base.numerals import upper_text
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import expand
@@ -36,7 +37,9 @@ Shares = dict[str, dict[str, float]]
 MOST_VISITED = 10
 """States that are listed by default."""
 _LISTED = 60
-"""Most rows of the table in a notebook."""
+"""Most rows of the table in a notebook, and most lines of the text."""
+_IN_LINE = 12
+"""Most values of one variable in a line of the text."""
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -144,6 +147,25 @@ class Summary:
     def gain(self) -> float:
         """The sum of the means of all reward factors."""
         return float(sum(self.factors.values()))
+
+    def __str__(self) -> str:
+        """Return the gain, means, shares and events as lines; `repr` has every number."""
+        how = (
+            self.kind
+            if self.error is None
+            else f"{self.kind}, every share within {upper_text(self.error, 2)}"
+        )
+        lines = [f"What the policy does in the long run: {how}", f"  gain {self.gain:.6g}"]
+        lines += [f"  mean of {name}: {mean:.6g}" for name, mean in self.factors.items()]
+        for kind, shares in (("action", self.actions), ("state", self.states)):
+            for name, by_value in shares.items():
+                parts = [f"{value} {100 * share:.2f} %" for value, share in by_value.items()]
+                more = [f"{len(parts) - _IN_LINE} more"] if len(parts) > _IN_LINE else []
+                lines.append(f"  {kind} {name}: {', '.join(parts[:_IN_LINE] + more)}")
+        lines += [f"  event {name}: {100 * e.share:.2f} %" for name, e in self.events.items()]
+        if len(lines) > _LISTED:
+            lines[_LISTED:] = [f"  and {len(lines) - _LISTED} more lines"]
+        return "\n".join(lines if self.caveat is None else [*lines, f"  caveat: {self.caveat}"])
 
     def _repr_html_(self) -> str:
         rows = [("mean of", name, "", f"{mean:.6g}") for name, mean in self.factors.items()]
