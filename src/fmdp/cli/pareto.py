@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fmdp._base.numerals import upper_text
 from fmdp.cli import options
 from fmdp.cli.inspect import page_in
 from fmdp.cli.output import known_number, print_json, print_people, table
@@ -73,4 +74,8 @@ def pareto(
         ]
         print_people(table(front.names, rows, right=front.names))
         print(f"{front.status.value}: {front.status.message}")
+        if front.gap < float("inf"):
+            print(f"gap {upper_text(front.gap, 2)}, in shares of the ranges of the two averages")
+        if target is not None:
+            print(f"wrote {target} and the policies vertex-*.npz beside it")
     return exit_status(front.status)
