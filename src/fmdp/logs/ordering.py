@@ -38,7 +38,7 @@ Row = tuple[str, float, int, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Ordered:
-    """A table in the order of its times, and what was found."""
+    """A table in the order of its times, and notes on holes and duplicates."""
 
     table: Table
     notes: tuple[str, ...]
@@ -59,7 +59,7 @@ def in_order(table: Table, column: str, ignored: Sequence[str]) -> Ordered:
         )
     rows = _rows(table, column, ignored)
     table.problems.refuse()
-    moved = sum(one[1] > other[1] and one[0] == other[0] for one, other in pairwise(rows))
+    moved = sum(row[1] > after[1] and row[0] == after[0] for row, after in pairwise(rows))
     rows.sort(key=lambda row: row[:3])
     kept, notes = _without_duplicates(rows, table, column)
     table.problems.refuse()
@@ -141,9 +141,9 @@ def _without_duplicates(rows: list[Row], table: Table, column: str) -> tuple[lis
                 repeated.append(row[2])
                 continue
             cell = row[3][table.columns.index(column)]
-            for one, other in ((before[2], row[2]), (row[2], before[2])):
+            for number, other in ((before[2], row[2]), (row[2], before[2])):
                 why = f"{table.place} {other} has the same time, {quoted(cell)}, and other values"
-                table.problems.add(one, column, cell, why)
+                table.problems.add(number, column, cell, why)
         kept.append(row)
     kept = [row for row in kept if row[2] not in table.problems.rows]
     if not repeated:
@@ -159,7 +159,7 @@ def _places(where: Sequence[int], table: Table) -> str:
 
 def _holes(rows: list[Row], table: Table) -> tuple[list[bool], list[str]]:
     """Return whether a new stream begins at each row because of a hole, and notes."""
-    steps = [other[1] - one[1] if one[0] == other[0] else None for one, other in pairwise(rows)]
+    steps = [after[1] - row[1] if row[0] == after[0] else None for row, after in pairwise(rows)]
     counts = Counter(float(f"{step:.9g}") for step in steps if step is not None)
     begins = [False] * len(rows)
     if not counts:

@@ -144,7 +144,7 @@ class Count(Aggregate):
 
 
 class Any(Count):
-    """Whether any of some variables has a certain value, 0 or 1: a derived variable.
+    """1 if any of some variables has a certain value, else 0: a derived variable.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Any(Count):
 
 
 class All(Count):
-    """Whether all of some variables have a certain value, 0 or 1: a derived variable.
+    """1 if all of some variables have a certain value, else 0: a derived variable.
 
     Parameters
     ----------
