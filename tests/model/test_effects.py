@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmdp import Any as Any_
+from fmdp import Count, expand
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.model import Alike, Effect, Effects, FactoredMDP, OptimisticTables, Structure
 from fmdp.testing import strategies
@@ -72,6 +74,43 @@ def test_rows_are_those_of_what_the_action_leaves(data: st.DataObject) -> None:
                 row = model.transition_row(i, state, action)
                 told = laws.setdefault((i, tuple(y[v] for v in scope)), row)
                 assert np.array_equal(told, row)
+
+
+def test_rewards_over_derived_variables() -> None:
+    worn = Count(["s0", "s1"], 2)
+    rewards = [
+        ("setup", ["busy"], [0.0, -0.5]),
+        ("before", ["worn"], [0.0, -1.0, -4.0]),
+    ]
+    model = two(rewards=rewards, derived={"busy": Any_(["a0", "a1"], 1), "worn": worn})
+    assert model.expected_reward((2, 2), (0, 1)) == -4.5
+    expanded = expand(model)
+    assert expanded.structure.reward_scopes == ((2, 3), (0, 1))
+    np.testing.assert_array_equal(expanded.rewards[0], [0.0, -0.5, -0.5, -0.5])
+    assert expanded.structure.effects == model.structure.effects
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (("before", ["busy"], [0.0, 1.0]), "a function of the state before the action, but"),
+        (("setup", ["worn"], [0.0, 1.0, 1.0]), "a function of whether anything is done, but"),
+        (("setup", ["odd"], [0.0, 1.0]), "may mean that nothing or that something is done"),
+        (("setup", ["number"], [0.0, 1.0, 2.0]), "something is done are of several classes"),
+        (("setup", ["a0"], [0.0, 1.0]), "or derived variables alone"),
+        (("after", ["worn"], [0.0, 1.0, 2.0]), "must be state variables 0..1"),
+        (("cost", ["busy"], [0.0, 1.0]), "must lie inside one component"),
+    ],
+)
+def test_rewards_over_unsuitable_derived_variables_are_refused(reward: Any, message: str) -> None:
+    derived = {
+        "busy": Any_(["a0", "a1"], 1),
+        "number": Count(["a0", "a1"], 1),
+        "odd": (["a0", "a1"], lambda v: (v["a0"] + v["a1"]) % 2),
+        "worn": Count(["s0", "s1"], 2),
+    }
+    with pytest.raises(InvalidModel, match=message):
+        two(rewards=[reward], derived=derived)
 
 
 def test_alike_rows_of_the_given_tables_are_kept() -> None:

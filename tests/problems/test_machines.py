@@ -38,6 +38,7 @@ def with_machine(
         ("grid", 0, (1, 3)),
         ("grid", 1, (0, 2, 4)),
         ("grid", 2, (1,)),
+        ("none", 2, ()),
     ],
 )
 def test_every_row_of_a_status(topology: str, i: int, neighbours: tuple[int, ...]) -> None:
@@ -96,7 +97,7 @@ def test_structure() -> None:
     assert model.expected_reward((GOOD, LOADED) * 3, (LEAVE,) * 3) == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("topology", ["circle", "bi-ring", "star", "grid"])
+@pytest.mark.parametrize("topology", ["circle", "bi-ring", "star", "grid", "none"])
 def test_one_machine_has_no_neighbours(topology: str) -> None:
     model = fmdp.problem(f"machines:1,topology={topology}")
     assert model.structure.transition_scopes == ((0, 2), (0, 1, 2))
@@ -106,3 +107,13 @@ def test_two_machines_in_a_ring_are_one_neighbour_each() -> None:
     model = fmdp.problem("machines:2,topology=bi-ring")
     row = model.transition_row(0, (GOOD, IDLE, DEAD, IDLE), (LEAVE, LEAVE))
     assert_allclose(row, [0.5, 0.5, 0.0])
+
+
+def test_machines_without_neighbours_share_a_crew() -> None:
+    apart = fmdp.problem("machines:2,topology=none")
+    shared = fmdp.problem("machines:2,topology=none,crew=1")
+    assert fmdp.plan(apart).gain == pytest.approx(2 * fmdp.plan(fmdp.problem("machines:1")).gain)
+    assert fmdp.plan(shared).gain < fmdp.plan(apart).gain
+    large = fmdp.problem("machines:200,topology=none,crew=3").structure
+    assert large.allowed((0,) * 400, (1, 1, 1) + (0,) * 197)
+    assert not large.allowed((0,) * 400, (1, 1, 1, 1) + (0,) * 196)

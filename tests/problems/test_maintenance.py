@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fmdp
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.problems import problem
+from fmdp.problems import maintenance, problem
 
 
 @pytest.mark.parametrize(
@@ -70,5 +71,31 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="k of maintenance must be at most"):
         problem("maintenance:3,k=4")
     with pytest.raises(TooLarge, match="GiB of tables"):
-        problem("maintenance:30")
-    assert problem("maintenance:30,k=0,setup=0").structure.n_actions == 2**30
+        problem("maintenance:20000")
+
+
+def test_large_systems_count_working_components() -> None:
+    model = problem("maintenance:100,k=90,crew=5")
+    s = model.structure
+    assert max(*s.transition_rows, *s.reward_rows) == 101
+    worn = [3] * 10 + [0] * 90
+    idle, one = (0,) * 100, (0,) * 99 + (1,)
+    assert model.expected_reward(worn, idle) == 0.0
+    assert model.expected_reward([3, *worn[:10], *worn[11:]], one) == -10.0 - 1.0 - 1.0
+
+
+def test_derived_counts_describe_the_same_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name = "maintenance:3,levels=3,k=2,crew=2,learned=together"
+    written_out = problem(name)
+    monkeypatch.setattr(maintenance, "MOST_ENTRIES", 1)
+    counted = problem(name)
+    assert [v.name for v in counted.structure.derived if not v.partial] == ["replacing", "working"]
+    expanded = fmdp.expand(counted)
+    assert expanded.structure.reward_scopes == written_out.structure.reward_scopes
+    for table, other in zip(expanded.rewards, written_out.rewards, strict=True):
+        np.testing.assert_array_equal(table, other)
+    assert fmdp.plan(counted).gain == fmdp.plan(written_out).gain
+    fmdp.save(counted, tmp_path / "counted.json")
+    assert fmdp.load(tmp_path / "counted.json") == counted

@@ -7,18 +7,19 @@ The tables over y become tables over (s, a) by one gather each. Rows of equal y 
 class of alike rows (learners learn P(. | y)), and `Structure.effects` declares it to the planners.
 Full tables above TABLE_LIMIT_BYTES are refused before they are made. An "after" reward is over the
 states and actions of all components in its scope; a reward that depends on many components is
-cheaper as a function of the state before the action.
+cheaper as a function of the state before the action, or of a derived count of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
+from fmdp.model.aggregates import with_derived
 from fmdp.model.alike import Alike
 from fmdp.model.builder import (
     Contents,
@@ -61,8 +62,11 @@ def contents_from_effects(
     name: str = "",
     alike: Alike | None = None,
     constraints: Sequence[Constraint] = (),
+    derived: Mapping[str, Any] | None = None,
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_effects` and write out the tables over (s, a)."""
+    if derived is not None:
+        variables = with_derived(variables, derived)
     triples = [
         parts_of(reward, f"reward {k}", "kind, scope, table")
         for k, reward in enumerate(items(rewards, "the rewards"))
@@ -99,13 +103,17 @@ def _reward(
 ) -> tuple[RewardKind, GivenFactor]:
     label = variables.reward_label(k)
     kind = _kind(given_kind, label)
-    if kind == "setup" and (len(items(scope, label)) or np.shape(table) != (2,)):
+    numbers = scope_numbers(variables, scope, label)
+    bare = kind == "setup" and not numbers
+    if kind == "setup" and (
+        any(v < len(variables.sizes) for v in numbers) or (bare and np.shape(table) != (2,))
+    ):
         raise InvalidModel(
             f"{label}: a set-up reward has an empty scope and two means, for nothing and "
-            f"for something done; got scope {shown(scope)} and shape {np.shape(table)}"
+            f"for something done, or derived variables alone; got scope {shown(scope)} and shape "
+            f"{np.shape(table)}"
         )
-    numbers = scope_numbers(variables, scope, label)
-    rows = table_rows(variables, numbers, table, (2,) if kind == "setup" else (), label)
+    rows = table_rows(variables, numbers, table, (2,) if bare else (), label)
     factor = sorted_factor(variables, numbers, rows)
     return kind, factor._replace(table=factor.table.reshape(-1))
 
@@ -182,7 +190,7 @@ def _setup_scope(effects: Effects) -> tuple[int, ...]:
 def _reward_scope(effects: Effects, kind: RewardKind, factor: GivenFactor) -> tuple[int, ...]:
     if kind == "after":
         return effects.full_scope(factor.scope)
-    return _setup_scope(effects) if kind == "setup" else factor.scope
+    return _setup_scope(effects) if kind == "setup" and not factor.scope else factor.scope
 
 
 def _source(
@@ -191,7 +199,7 @@ def _source(
     """Return for every row of the full table the row of the given one."""
     if kind == "after":
         return effects.after_rows(factor.scope, sizes)
-    if kind == "setup":
+    if kind == "setup" and not factor.scope:
         rows = np.ones(count([sizes[v] for v in _setup_scope(effects)]), dtype=np.int64)
         rows[0] = 0
         return rows

@@ -7,6 +7,9 @@ over the components, and then nature moves. A component is a few state variables
 variables that change them; f does not mix components. The model has tables over (s, a) like any
 other; `Effects` declares which of their rows depend on (s, a) through y alone. A planner that uses
 it maximises over all joint actions one component at a time (elimination/effects.py).
+
+A reward of the state before the action, or of whether anything is done, may be over derived
+variables: a penalty for too few working components over their count.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 
 from fmdp.errors import InvalidModel
 from fmdp.model.alike import RowClasses
+from fmdp.model.derived import Derived
 from fmdp.model.spaces import (
     IndexArray,
     array_of,
@@ -291,7 +295,7 @@ def check_factors(effects: Effects, structure: RowClasses) -> None:
             after = effects.after_reward_scopes[k]
             _check_after(effects, after, scope, s.reward_classes_of(k), s, label)
         elif kind == "before":
-            _check_scope(label, scope, range(s.m), "of the state before the action")
+            _check_scope(label, s.origins(scope)[0], range(s.m), "of the state before the action")
         elif kind == "cost":
             if not any(set(scope) <= set(effect.scope) for effect in effects.components):
                 raise InvalidModel(
@@ -299,13 +303,70 @@ def check_factors(effects: Effects, structure: RowClasses) -> None:
                     f"cost; must lie inside one component of effects"
                 )
         else:
-            _check_scope(label, scope, range(s.m, len(s.sizes)), "of whether anything is done")
-            busy = s.reward_classes_of(k)[1:]  # in row 0 nothing is done
-            if busy.size and (busy != busy[0]).any():
-                raise InvalidModel(
-                    f"{label}: it is a set-up reward, but rows in which something is done are of "
-                    f"several classes; must be of one"
-                )
+            base = s.origins(scope)[0]
+            _check_scope(label, base, range(s.m, len(s.sizes)), "of whether anything is done")
+            _check_setup(s, k, label)
+
+
+def _check_setup(s: RowClasses, k: int, label: str) -> None:
+    """Raise InvalidModel unless all rows in which something is done are of one class.
+
+    Derived variables must tell idle from busy by themselves: the row in which nothing is done must
+    not also occur when something is done.
+    """
+    idle, busy = _setup_rows(s, s.reward_scopes[k])
+    if idle & busy:
+        raise InvalidModel(
+            f"{label}: it is a set-up reward, but {s.row_label(s.reward_scopes[k], min(idle))} may "
+            f"mean that nothing or that something is done"
+        )
+    classes = s.reward_classes_of(k)[sorted(busy)]
+    if classes.size and (classes != classes[0]).any():
+        raise InvalidModel(
+            f"{label}: it is a set-up reward, but rows in which something is done are of "
+            f"several classes; must be of one"
+        )
+
+
+def _setup_rows(s: RowClasses, scope: Sequence[int]) -> tuple[set[int], set[int]]:
+    """Return the rows of a scope when nothing is done, and a superset of those when something is.
+
+    It is a superset where derived variables of the scope depend on the same action variable.
+    """
+    n = len(s.sizes)
+    if all(v < n for v in scope):
+        return {0}, set(range(1, count(s.scope_sizes(scope))))
+    values: dict[int, tuple[set[int], set[int]]] = {}
+    for v in sorted({*scope, *s.origins(scope)[0], *s.origins(scope)[1]}):
+        if v < n:
+            values[v] = {0}, set(range(1, s.sizes[v]))
+        else:
+            variable = s.derived[v - n]
+            pair = _combined([values[u] for u in variable.scope], s.scope_sizes(variable.scope))
+            values[v] = _outcomes(variable, pair[0]), _outcomes(variable, pair[1])
+    return _combined([values[v] for v in scope], s.scope_sizes(scope))
+
+
+def _combined(
+    members: Sequence[tuple[set[int], set[int]]], sizes: Sequence[int]
+) -> tuple[set[int], set[int]]:
+    """Return the rows over variables whose values (idle, busy) are given."""
+    idle, busy = {0}, set[int]()
+    for (calm, active), size in zip(members, sizes, strict=True):
+        both = calm | active
+        busy = {row * size + v for row in busy for v in both} | {
+            row * size + v for row in idle for v in active
+        }
+        idle = {row * size + v for row in idle for v in calm}
+    return idle, busy
+
+
+def _outcomes(variable: Derived, rows: set[int]) -> set[int]:
+    """Return the values that a derived variable can have in these rows of its table."""
+    entries = variable.table[sorted(rows)]
+    if variable.deterministic:
+        return set(entries.tolist())
+    return set(np.flatnonzero((entries > 0.0).any(axis=0)).tolist())
 
 
 def _check_scope(label: str, scope: Sequence[int], allowed: range, what: str) -> None:

@@ -349,6 +349,7 @@ class FactoredMDP:
         name: str = "",
         alike: Alike | None = None,
         constraints: Sequence[Constraint] = (),
+        derived: Mapping[str, Any] | None = None,
     ) -> FactoredMDP:
         """Return a model whose actions act first, deterministically, one component at a time.
 
@@ -370,12 +371,15 @@ class FactoredMDP:
             For each reward factor (kind, scope, table): "before", a function of the state before
             the action; "after", of the state after it; "cost", of the state and action of one
             component; "setup", of whether any action variable is not 0, with an empty scope and
-            two means, for nothing and for something done.
+            two means, for nothing and for something done. "before" and "setup" may also be over
+            derived variables.
         reward_ranges
             (lo, hi) of each reward factor; by default from the least to the largest mean.
         alike
             Which rows of the given tables are known to be equal; None if every row is its own
             class.
+        derived
+            As in `from_functions`; only rewards may name derived variables.
         state_sizes, action_sizes, state_names, action_names, reward_names, state_values, \
         action_values, groups, constraints, noise, initial_state, name
             As in `from_factors`.
@@ -409,6 +413,7 @@ class FactoredMDP:
                 name=name,
                 alike=alike,
                 constraints=constraints,
+                derived=derived,
             )
         )
 

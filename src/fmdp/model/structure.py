@@ -137,8 +137,6 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
             constraints=check_constraints(self.constraints, m, self.sizes, self.names),
         )
         if self.effects is not None:
-            if self.derived:
-                raise InvalidModel("a model with effects has no derived variables")
             check_components(self.effects, m, self.sizes, self.names)
         self._set(alike=check_alike(self.alike, self, self.reward_ranges))
         if self.effects is not None:

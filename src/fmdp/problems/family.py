@@ -92,6 +92,11 @@ class Problem(Settings, ABC):
         return ",".join((head, *canonical(self.options(), values)))
 
 
+def crew_setting() -> Any:
+    """Return the setting of how many components may be replaced or rebooted at once."""
+    return setting(None, "most replacements or reboots at once; no limit by default", low=0)
+
+
 def reward_setting() -> Any:
     """Return the `reward` setting of a family whose reward is a sum over its components."""
     return setting(

@@ -7,7 +7,8 @@ loaded with .4 unless dead, loaded -> done with .4 (good) or .3 (fail), loaded -
 -> idle. A machine that is loaded and left alone pays .4 (good) or .3 (fail).
 
 Tables: 3^(1 + neighbours) 2 rows for a status, 18 for a load and for a reward. There are 2^n joint
-actions, so this problem is for planners that do not enumerate them.
+actions, so this problem is for planners that do not enumerate them. `crew` limits the reboots per
+step; without neighbours (topology=none) it is all that machines share.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ import numpy as np
 from fmdp._base.parameters import REQUIRED
 from fmdp._base.settings import setting
 from fmdp.model.alike import Alike
+from fmdp.model.constraints import AtMost
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
 from fmdp.model.structure import Structure
 from fmdp.problems.family import (
     Problem,
     alike_setting,
+    crew_setting,
     refuse_if_too_large,
     reward_divisor,
     reward_setting,
     unshared,
 )
-from fmdp.problems.topologies import Parents, bi_ring, circle, mesh, star
+from fmdp.problems.topologies import Parents, bi_ring, circle, mesh, separate, star
 
 STATUSES = ("good", "fail", "dead")
 LOADS = ("idle", "loaded", "done")
@@ -48,6 +51,7 @@ TOPOLOGIES: dict[str, Callable[[int], Parents]] = {
     "bi-ring": bi_ring,
     "star": star,
     "grid": mesh,
+    "none": separate,
 }
 
 
@@ -119,6 +123,7 @@ class Machines(Problem):
     topology: str = setting("circle", "who the neighbours are", choices=tuple(TOPOLOGIES))
     reward: str = reward_setting()
     alike: str = alike_setting("rows", "machines")
+    crew: int | None = crew_setting()
 
     def build(self) -> FactoredMDP:
         n = self.size
@@ -139,6 +144,9 @@ class Machines(Problem):
             scopes += [(*(2 * j for j in machines), 2 * n + i), (2 * i, 2 * i + 1, 2 * n + i)]
             transitions += [_status_table(machines.index(i), len(machines)), load_table]
 
+        cap: tuple[AtMost, ...] = ()
+        if self.crew is not None and self.crew < n:
+            cap = (AtMost(tuple(range(2 * n, 3 * n)), self.crew, name="crew"),)
         structure = Structure(
             state_sizes=(3,) * (2 * n),
             action_sizes=(2,) * n,
@@ -152,6 +160,7 @@ class Machines(Problem):
             action_values=(ACTIONS,) * n,
             groups=tuple((2 * i, 2 * i + 1) for i in range(n)),
             alike=self._alike(neighbours),
+            constraints=cap,
         )
         return FactoredMDP(
             structure,

@@ -10,7 +10,8 @@ Andersen, Kulahci & Nielsen 2022), whose components may wear by several levels.
 
 Replacing is deterministic and immediate, wear is chance (`FactoredMDP.from_effects`), so exact
 planners treat the 2^n joint actions one component at a time. The table of the penalty has levels^n
-entries, that of the set-up 2^n; without them (k=0, setup=0) tables grow linearly in n.
+entries, that of the set-up 2^n. Where these would be large, they are over derived variables
+instead: the number of working components, and whether any is replaced.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ import numpy as np
 from fmdp._base.parameters import REQUIRED
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
+from fmdp.model.aggregates import Aggregate, Count
+from fmdp.model.aggregates import Any as AnyOf
 from fmdp.model.alike import Alike
 from fmdp.model.constraints import AtMost
 from fmdp.model.effects import Effect
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.spaces import FloatArray, IndexArray, all_assignments
-from fmdp.problems.family import Problem, refuse_if_too_large
+from fmdp.problems.family import Problem, crew_setting, refuse_if_too_large
 
 ACTIONS = ("leave", "replace")
+MOST_ENTRIES = 1 << 22
+"""Largest table over all components; larger ones are over a derived variable."""
 
 
 class Maintenance(Problem):
@@ -44,7 +49,7 @@ class Maintenance(Problem):
     k: int | None = setting(
         None, "components that must work, or the penalty is due; all by default", low=0
     )
-    crew: int | None = setting(None, "most replacements at once; no limit by default", low=0)
+    crew: int | None = crew_setting()
     wear: float = setting(
         0.3, "probability that a component wears by a level in a step", low=0.0, high=1.0
     )
@@ -74,9 +79,8 @@ class Maintenance(Problem):
         neighbours = [(i - 1) % n if self.load > 0.0 and n > 1 else None for i in range(n)]
         beside = 1 if self.load > 0.0 and n > 1 else 0
         row_entries = 2 * levels * (2 * levels) ** beside * levels
-        counted = levels**n if needed and self.penalty else 0
-        done = 2**n if self.setup else 0
-        refuse_if_too_large(str(self), n * (row_entries + 2 * levels) + counted + done, 2 * n)
+        partial_counts = n * n * levels if needed and self.penalty else 0
+        refuse_if_too_large(str(self), n * (row_entries + 2 * levels) + partial_counts, 2 * n)
         failed = levels - 1
         outcome = np.stack([np.arange(levels), np.zeros(levels, dtype=np.int64)], axis=1)
         laws = [self._law(i, other) for i, other in enumerate(neighbours)]
@@ -85,17 +89,19 @@ class Maintenance(Problem):
         cost[failed, 1] = -self.corrective
         rewards: list[tuple[Any, Any, Any]] = [("cost", (i, n + i), cost) for i in range(n)]
         names = [f"replacement_{i}" for i in range(n)]
+        states, actions = ([f"{what}_{i}" for i in range(n)] for what in ("wear", "action"))
+        derived: dict[str, Aggregate] = {}
         if self.setup:
-            rewards.append(("setup", (), (0.0, -self.setup)))
+            large = 2**n > MOST_ENTRIES
+            rewards.append(("setup", ("replacing",) if large else (), (0.0, -self.setup)))
             names.append("setup")
-        if counted:
-            working = np.zeros(1, dtype=np.int64)
-            for _ in range(n):
-                working = (working[:, None] + (np.arange(levels) != failed)).reshape(-1)
-            rewards.append(
-                ("before", tuple(range(n)), np.where(working < needed, -self.penalty, 0))
-            )
+            if large:
+                derived["replacing"] = AnyOf(actions, "replace")
+        if needed and self.penalty:
+            rewards.append(self._penalty(needed))
             names.append("penalty")
+            if rewards[-1][1] == ("working",):
+                derived["working"] = Count(states, lambda level: level != "failed")
         cap: tuple[AtMost, ...] = ()
         if self.crew is not None and self.crew < n:
             cap = (AtMost(tuple(range(n, 2 * n)), self.crew, name="crew"),)
@@ -106,15 +112,26 @@ class Maintenance(Problem):
             laws,
             rewards,
             reward_ranges=[(min(0.0, float(np.min(table))), 0.0) for _, _, table in rewards],
-            state_names=tuple(f"wear_{i}" for i in range(n)),
-            action_names=tuple(f"action_{i}" for i in range(n)),
+            state_names=states,
+            action_names=actions,
             reward_names=names,
             state_values=((*map(str, range(failed)), "failed"),) * n,
             action_values=(ACTIONS,) * n,
             name=str(self),
             alike=self._alike(neighbours, rewards) if self.learned == "together" else None,
             constraints=cap,
+            derived=derived,
         )
+
+    def _penalty(self, needed: int) -> tuple[str, tuple[int | str, ...], FloatArray]:
+        """Return the penalty for fewer working components than needed, as a reward factor."""
+        n, levels = self.size, self.levels
+        if levels**n > MOST_ENTRIES:
+            return "before", ("working",), np.where(np.arange(n + 1) < needed, -self.penalty, 0.0)
+        working = np.zeros(1, dtype=np.int64)
+        for _ in range(n):
+            working = (working[:, None] + (np.arange(levels) != levels - 1)).reshape(-1)
+        return "before", tuple(range(n)), np.where(working < needed, -self.penalty, 0.0)
 
     def _law(self, i: int, other: int | None) -> tuple[tuple[int, ...], FloatArray]:
         """Return the scope after the action, and the distribution of the next level."""

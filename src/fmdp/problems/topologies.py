@@ -19,6 +19,10 @@ def circle(n: int) -> Parents:
     return tuple(_others(i, {(i - 1) % n}) for i in range(n))
 
 
+def separate(n: int) -> Parents:
+    return ((),) * n
+
+
 def three_leg(n: int) -> Parents:
     """Machine 0 is the root; 1, 2 and 3 begin the legs, and the parent of j >= 4 is j - 3."""
     return tuple(() if i == 0 else (max(0, i - 3),) for i in range(n))

@@ -396,7 +396,8 @@ def _effects_of(
         elif k in reader.source:
             default = kinds[reader.source[k]]
         else:
-            default = "before" if all(v < variables.m for v in rewards[k].scope) else "cost"
+            base = variables.origins(rewards[k].scope)[0]
+            default = "before" if all(v < variables.m for v in base) else "cost"
         kind = text(fields.get("kind", default), f'{label}: "kind"')
         if (kind == "after") != (reader.after[k] is not None):
             raise InvalidModel(
