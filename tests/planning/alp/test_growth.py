@@ -127,6 +127,33 @@ def test_the_circle_on_which_singles_lose_a_fifth() -> None:
     assert singles.policy_gain < 0.9 * 0.844975
 
 
+def test_a_bound_of_zero_ends_growth_within_the_tolerance() -> None:
+    """Nothing need work, so never replacing costs nothing: the bound of 0 is the optimal gain."""
+    model = problem("maintenance:8,levels=3,k=0,setup=0,crew=2")
+    plan = fmdp.plan(model, ALP(tolerance=1e-6))
+    assert plan.gain_upper == pytest.approx(0.0, abs=1e-6)
+    assert plan.stats["grown_until"] == "gap"
+    assert plan.stats["growth"]["judged"] == pytest.approx(0.0, abs=1e-6)
+    assert "inf" not in plan.stats["growth"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "bound", "text"),
+    [
+        (0.02, 2.0, "1.0%"),
+        (0.5, -2.0, "25.0%"),
+        (-1e-9, 2.0, "0.0%"),
+        (-1e-9, 0.0, "0"),
+        (0.25, 0.0, "0.25"),
+        (0.25, 1e-12, "0.25"),
+    ],
+)
+def test_gaps_are_shares_of_the_bound_unless_it_is_near_zero(
+    gap: float, bound: float, text: str
+) -> None:
+    assert growth._gap_text(gap, bound) == text
+
+
 def test_where_more_functions_made_it_worse_the_weights_are_capped() -> None:
     """Pairs have a worse policy than singles on this circle, and with small weights a good one."""
     model = problem("circle:7,dynamics=guestrin,reward=mean")

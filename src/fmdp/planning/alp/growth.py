@@ -49,6 +49,7 @@ from fmdp.planning.alp.looseness import Rise, estimated_rise, loose_part
 from fmdp.planning.alp.policy_errors import actions_at, bellman_errors, simulated_gain
 from fmdp.planning.alp.prepared_alp import PreparedALP, without_program
 from fmdp.planning.evaluate import evaluate_exactly
+from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import MOST_NUMBERED
 from fmdp.planning.settings import with_basis
@@ -79,6 +80,8 @@ _PATIENCE, _SHORT_PATIENCE, _LARGE = 2, 1, 128
 """Rounds over which a stall is judged, those before a program of more weights than `_LARGE`, and
 that number: such a program takes a minute. Rounds count, not seconds, because the same model must
 give the same plan on any machine."""
+_LARGEST_SHARE = 10.0
+"""Gaps that are a larger multiple of the bound are printed as numbers: the bound is near 0."""
 _SEED = 0
 _FAILURES: dict[Status, str] = {
     Status.TIME_LIMIT: "time",
@@ -111,6 +114,17 @@ def stalled_rounds(gaps: Sequence[float], n_weights: int) -> int | None:
     return patience
 
 
+def _gap_text(gap: float, bound: float) -> str:
+    """Return the gap as a share of the bound, or as a number where the bound is near 0.
+
+    A simulated gain may lie above the bound, which is no gap.
+    """
+    gap = max(gap, 0.0)
+    return (
+        f"{gap / abs(bound):.1%}" if gap <= _LARGEST_SHARE * abs(bound) and bound else f"{gap:.3g}"
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     """A plan, its settings, and the judged gain of its policy."""
@@ -135,6 +149,9 @@ class _BasisGrowth:
         self.progress = progress
         self.started = time.perf_counter()
         self.deadline = Deadline.after(settings.max_seconds)
+        least = tolerance_of(settings.tolerance, model.structure)
+        self.least_gap = least if settings.gap > 0.0 else 0.0
+        """A gap of at most this ends the search: a share of a bound near 0 would be no limit."""
         self.best: _Candidate | None = None
         self.leading: list[_Candidate] = []
         """The best few candidates, best first."""
@@ -184,7 +201,7 @@ class _BasisGrowth:
             if self.failed is not None or errors is None:
                 return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
             self.gaps.append(self.bound - self.best_gain())
-            if self.gaps[-1] <= self.settings.gap * abs(self.bound):
+            if self.gaps[-1] <= max(self.settings.gap * abs(self.bound), self.least_gap):
                 return "gap"
             if self.deadline.expired():
                 return "time"
@@ -364,11 +381,10 @@ class _BasisGrowth:
         if not math.isfinite(gain):
             return {"message": "stopped before a policy was judged", "loose": "unknown"}
         gap = self.bound - gain
-        share = gap / abs(self.bound) if self.bound else math.inf
         rounds = f"{self.rounds_stalled} rounds" if self.rounds_stalled > 1 else "round"
         return {
             "message": _MESSAGES[reason].format(
-                gap=f"{share:.1%}", share=f"{1.0 - _STALLED:.0%}", rounds=rounds
+                gap=_gap_text(gap, self.bound), share=f"{1.0 - _STALLED:.0%}", rounds=rounds
             ),
             "loose": loose_part(gap, self.rise),
             "gain_upper": self.bound,
