@@ -33,12 +33,12 @@ def test_defaults_are_allowed_values(family: type[Problem]) -> None:
 
 
 def test_an_option_of_one_name_has_one_declaration() -> None:
-    """seed and actions differ in the default or lowest value, alike in what there is that can be
-    alike; all else must be the same object."""
+    """seed, actions and left differ in the default or lowest value, alike in what there is that can
+    be alike; all else must be the same object."""
     seen: dict[str, object] = {}
     for family in PROBLEMS.kinds():
         for parameter in family.options():
-            if parameter.name in ("seed", "actions", "alike"):
+            if parameter.name in ("seed", "actions", "alike", "left"):
                 shared: object = (parameter.kind, getattr(parameter, "high", None))
             else:
                 shared = parameter

@@ -17,8 +17,12 @@ __all__ = [
     "PROBLEMS",
     "BiRing",
     "Circle",
+    "Coffee",
+    "CoupledRivers",
+    "Epidemic",
     "Grid",
     "LargeDiameter",
+    "Lock",
     "Machines",
     "Maintenance",
     "Network",
@@ -27,6 +31,7 @@ __all__ = [
     "RiverSwim",
     "Star",
     "SysAdmin",
+    "Taxi",
     "ThreeLeg",
     "Tree",
     "parse_id",
@@ -35,13 +40,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from fmdp.problems.coffee import Coffee
+    from fmdp.problems.coupled_rivers import CoupledRivers
+    from fmdp.problems.epidemic import Epidemic
     from fmdp.problems.jao import JAO
     from fmdp.problems.large_diameter import LargeDiameter
+    from fmdp.problems.lock import Lock
     from fmdp.problems.machines import Machines
     from fmdp.problems.maintenance import Maintenance
     from fmdp.problems.random import RandomModel
     from fmdp.problems.riverswim import RiverSwim
     from fmdp.problems.sysadmin import BiRing, Circle, Grid, Network, Star, SysAdmin, ThreeLeg, Tree
+    from fmdp.problems.taxi import Taxi
 
 _CLASSES = [path.split(":") for path in (*HOMES.values(), "fmdp.problems.sysadmin:SysAdmin")]
 _HOME = {name: module for module, name in _CLASSES}

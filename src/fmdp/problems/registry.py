@@ -22,6 +22,11 @@ HOMES = {
     "jao": "fmdp.problems.jao:JAO",
     "large-diameter": "fmdp.problems.large_diameter:LargeDiameter",
     "riverswim": "fmdp.problems.riverswim:RiverSwim",
+    "coupled-rivers": "fmdp.problems.coupled_rivers:CoupledRivers",
+    "coffee": "fmdp.problems.coffee:Coffee",
+    "taxi": "fmdp.problems.taxi:Taxi",
+    "lock": "fmdp.problems.lock:Lock",
+    "epidemic": "fmdp.problems.epidemic:Epidemic",
     "random": "fmdp.problems.random:RandomModel",
 }
 """Module and class of the built-in families, which are imported on first use."""
