@@ -18,6 +18,7 @@ _HOME = {
     "All": "fmdp.model",
     "Any": "fmdp.model",
     "AtMost": "fmdp.model",
+    "Budget": "fmdp.model",
     "CPSRL": "fmdp.learning.cpsrl",
     "Count": "fmdp.model",
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
@@ -82,6 +83,7 @@ _HOME = {
     "WhatIf": "fmdp.simulation",
     "apart": "fmdp.model",
     "at_most": "fmdp.model",
+    "budget": "fmdp.model",
     "chains": "fmdp.planning.alp",
     "compare": "fmdp.experiments.comparison",
     "confidence_tables": "fmdp.learning.confidence",
@@ -164,6 +166,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import All as All
     from fmdp.model import Any as Any
     from fmdp.model import AtMost as AtMost
+    from fmdp.model import Budget as Budget
     from fmdp.model import Count as Count
     from fmdp.model import Derived as Derived
     from fmdp.model import Effect as Effect
@@ -179,6 +182,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.model import Sum as Sum
     from fmdp.model import apart as apart
     from fmdp.model import at_most as at_most
+    from fmdp.model import budget as budget
     from fmdp.model import expand as expand
     from fmdp.model import flatten as flatten
     from fmdp.model import forbid as forbid

@@ -8,7 +8,7 @@ import pytest
 
 import fmdp
 from fmdp.cli.show import description, print_model
-from fmdp.model import FactoredMDP, at_most, forbid, save
+from fmdp.model import FactoredMDP, at_most, budget, forbid, save
 
 
 def test_the_circle_of_four(run: Any) -> None:
@@ -107,6 +107,7 @@ def test_constraints_are_listed(capsys: Any, run: Any) -> None:
     bound = model.with_constraints(
         at_most(model, 2, name="crews"),
         forbid(model, {first: 1, second: 1}, {"status_0": "good", first: 1}),
+        budget(model, 2.5, {second: {"reboot": 1.5}}),
     )
     told = description(bound)["constraints"]
     assert told[0] == {
@@ -117,8 +118,10 @@ def test_constraints_are_listed(capsys: Any, run: Any) -> None:
     }
     assert told[1]["scope"] == ["status_0", first, second]
     assert (told[1]["forbidden"], told[1]["rows"]) == (4, 12)
+    assert told[2] == {"name": "", "scope": [second], "budget": 2.5, "costs": ((0, 1.5),)}
     print_model(bound)
     text = capsys.readouterr().out
+    assert "costs of 1 actions at most 2.5" in text
     assert "at most 2 of 3 not at leave" in text
     assert "good reboot leave; good reboot reboot; fail reboot reboot; 1 more" in text
     assert run("show", "circle:3", "--json").json["constraints"] == []

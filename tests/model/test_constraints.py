@@ -15,11 +15,13 @@ import fmdp
 from fmdp.errors import FmdpError, InvalidModel, InvalidParameter, TooLarge
 from fmdp.model import (
     AtMost,
+    Budget,
     FactoredMDP,
     Forbidden,
     Structure,
     apart,
     at_most,
+    budget,
     constraint_from_rules,
     forbid,
 )
@@ -52,6 +54,9 @@ def by_words(constraints: Any, x: tuple[int, ...], sizes: tuple[int, ...]) -> bo
         own = tuple(x[v] for v in c.scope)
         if isinstance(c, AtMost):
             if sum(value != idle for value, idle in zip(own, c.idle, strict=True)) > c.most:
+                return False
+        elif isinstance(c, Budget):
+            if sum(row[value] for value, row in zip(own, c.costs, strict=True)) > c.limit:
                 return False
         elif c.table.reshape([sizes[v] for v in c.scope])[own]:
             return False
@@ -120,6 +125,27 @@ def test_a_cap_on_forty_variables_needs_no_table() -> None:
         allowed_combinations([AtMost((1, 2), 1)], 1, (2,) * 41)
 
 
+def test_a_budget_on_forty_variables_needs_no_table() -> None:
+    limited = Budget(tuple(range(1, 41)), 1.0, ((0, 0.5),) * 40)
+    listed = allowed_combinations([limited], 1, (2,) * 41)
+    cap = allowed_combinations([AtMost(tuple(range(1, 41)), 2)], 1, (2,) * 41)
+    assert np.array_equal(listed, cap)
+    with pytest.raises(TooLarge, match="joint actions has more than"):
+        limited.forbidden_table((2,) * 41)
+
+
+def test_costs_are_compared_as_decimal_numbers() -> None:
+    # In binary, 0.1 + 0.1 + 0.1 is above 0.3.
+    tenths = Budget((1, 2, 3, 4), 0.3, ((0, 0.1),) * 4)
+    assert tenths.most_units == 3
+    assert not tenths.forbids((0, 1, 1, 1, 0), (1, 2, 2, 2, 2))
+    assert tenths.forbids((0, 1, 1, 1, 1), (1, 2, 2, 2, 2))
+    halves = Budget((1, 2), 17.9, ((0, 5, 10), (2.5, 0, 12.5)))
+    assert [row.tolist() for row in halves.unit_costs(())] == [[0, 2, 4], [1, 0, 5]]
+    assert halves.most_units == 7
+    assert halves.cheapest() == (0, 1)
+
+
 # ---- by name -------------------------------------------------------------------------------------
 
 
@@ -154,6 +180,14 @@ def test_apart_and_at_most() -> None:
     assert at_most(PUMPS, 1) == AtMost((2, 3), 1, (0, 0))
     assert at_most(PUMPS, 1, ["crew_2"], idle="P2") == AtMost((3,), 1, (2,))
     assert at_most(PUMPS, 1, idle={"crew_2": "P1"}) == AtMost((2, 3), 1, (0, 1))
+
+
+def test_a_budget_by_name() -> None:
+    both = Budget((2, 3), 4, ((0, 1, 3.5), (0, 2, 2)))
+    assert budget(PUMPS, 4, {"crew_2": [0, 2, 2], "crew_1": {"P2": 3.5, "P1": 1}}) == both
+    assert budget(PUMPS, 4.0, {3: (0, 2, 2), 2: {1: 1, 2: 3.5}}) == both
+    assert forbidden_of(both) == {("P2", "P1"), ("P2", "P2")}
+    assert forbidden_of(budget(PUMPS, 0, {"crew_1": {"P1": 1e-9}})) == {("P1",)}
 
 
 def test_a_model_takes_them() -> None:
@@ -216,6 +250,21 @@ def test_a_model_takes_them() -> None:
         (lambda: Forbidden((0,), [1, 0]), "must be true or false"),
         (lambda: Forbidden((0,), [True], "a\nb"), "must be a printable string"),
         (lambda: AtMost((2,), 1, (0, 0)), "must be one whole number"),
+        (lambda: budget(PUMPS, 1, {}), "costs {} must be a mapping"),
+        (lambda: budget(PUMPS, 1, {"pump": [0, 1, 2]}), '"pump" is a state variable'),
+        (lambda: budget(PUMPS, 1, {"crew_1": [0, 1]}), '2 costs of "crew_1"; must be 3'),
+        (lambda: budget(PUMPS, 1, {"crew_1": {"P9": 1}}), '"crew_1" has no value "P9"'),
+        (lambda: budget(PUMPS, 1, {"crew_1": {"P1": 1, 1: 1}}), "is there twice"),
+        (lambda: budget(PUMPS, 1, {"crew_1": {"P1": -1}}), "0 or more, for each of its values"),
+        (lambda: budget(PUMPS, 1, {"crew_1": {"P1": "a"}}), "0 or more, for each of its values"),
+        (lambda: budget(PUMPS, float("nan"), {"crew_1": {"P1": 1}}), "budget nan: must be a"),
+        (lambda: Budget((2,), 1, ((1, float("inf")),)), "must be one finite number"),
+        (lambda: Budget((2,), 1, ((0, 1), (0, 1))), "costs of 2 variables; must be 1"),
+        (lambda: Budget((2,), 1, ((1e-9, 1e9),)), "its costs have too many digits"),
+        (
+            lambda: Budget((2, 3), 4, ((3, 2.5), (2, 2)), "fuel"),
+            'constraint "fuel": no action meets it: the cheapest costs 4.5; the limit must be',
+        ),
     ],
 )
 def test_what_is_no_constraint_is_refused_in_one_line(make: Any, text: str) -> None:
@@ -228,7 +277,9 @@ def test_what_is_no_constraint_is_refused_in_one_line(make: Any, text: str) -> N
 @pytest.mark.parametrize(
     ("constraints", "text"),
     [
-        (["no"], "must be a Forbidden or an AtMost"),
+        (["no"], "must be a Forbidden, an AtMost or a Budget"),
+        ([Budget((2,), 1, ((0, 1),))], "variable 2 with 2 costs; must be an action variable with"),
+        ([Budget((1, 2), 1, ((0, 1), (0, 1, 1)))], "variable 1 with 2 costs; must be an action"),
         ([Forbidden((0,), [True, False, False])], "its scope must have an action variable"),
         ([Forbidden((4,), [True, False])], "variable 4 is none; must be in 0..3"),
         ([Forbidden((2,), [True, False])], "has 2 entries; must have 3"),

@@ -17,7 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmdp.errors import FileProblem, FmdpError, InvalidModel
-from fmdp.model import Alike, AtMost, Effect, Effects, FactoredMDP, Forbidden, Intervals, Noise
+from fmdp.model import (
+    Alike,
+    AtMost,
+    Budget,
+    Effect,
+    Effects,
+    FactoredMDP,
+    Forbidden,
+    Intervals,
+    Noise,
+)
 from fmdp.model.io.files import dumps, loads
 from fmdp.model.io.renaming import find_renaming, renamed_rows
 from fmdp.model.rules import find_boxes, find_rules, inside, owners
@@ -26,8 +36,13 @@ from fmdp.model.structure import Structure
 from fmdp.testing.strategies import models
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = jsonschema.Draft202012Validator(
-    json.loads((package_files("fmdp.model") / "schema" / "fmdp-model-2.schema.json").read_text())
+SCHEMA, SCHEMA_3 = (
+    jsonschema.Draft202012Validator(
+        json.loads(
+            (package_files("fmdp.model") / "schema" / f"fmdp-model-{n}.schema.json").read_text()
+        )
+    )
+    for n in (2, 3)
 )
 NAMES = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=4)
 SIZES = st.lists(st.integers(1, 4), max_size=4)
@@ -135,6 +150,13 @@ def knowing_models(draw: st.DrawFn) -> FactoredMDP:
     if draw(st.booleans()):
         actions = tuple(range(s.m, len(s.sizes)))
         constraints.append(AtMost(actions, draw(st.integers(0, 2)), (0,) * len(actions), "few"))
+    if draw(st.booleans()):
+        costs = [
+            (0, *(draw(st.sampled_from((0, 1, 0.1, 2.5))) for _ in range(s.sizes[v] - 1)))
+            for v in range(s.m, len(s.sizes))
+        ]
+        limit = draw(st.sampled_from((0, 0.3, 1, 4.25)))
+        constraints.append(Budget(tuple(range(s.m, len(s.sizes))), limit, tuple(costs)))
     names = draw(st.lists(NAMES, min_size=len(s.sizes), max_size=len(s.sizes), unique=True))
     values = tuple(
         tuple(draw(st.lists(NAMES, min_size=n, max_size=n, unique=True)))
@@ -284,9 +306,10 @@ def test_what_a_model_knows_survives_its_file_bit_for_bit(model: FactoredMDP) ->
     document = json.loads(text)
     s = model.structure
     knows = s.alike is not None or s.constraints or s.effects or model.intervals is not None
-    assert document["version"] == (2 if knows else 1)
+    budgets = any(isinstance(constraint, Budget) for constraint in s.constraints)
+    assert document["version"] == (3 if budgets else 2 if knows else 1)
     if knows:
-        SCHEMA.validate(document)
+        (SCHEMA_3 if budgets else SCHEMA).validate(document)
     again = loads(text)
     assert again.structure == s
     assert same_bits(again, model)
@@ -400,20 +423,18 @@ def test_the_page_about_model_files() -> None:
     assert f"  {caught.value}\n" in PAGE
     assert loads(json.dumps(repairs())).structure.effects is not None
     assert json.loads(f"{{{effects}}}").items() <= repairs().items()
-    crews = ("crew_1", "crew_2", "repair_1", "repair_2", "repair_3")
+    crews = ("crew_1", "crew_2", "repair_1", "repair_2", "repair_3", "trip_1", "trip_2")
+    values = {"crew": ["P1", "P2"], "repair": ["no", "yes"], "trip": ["none", "near", "far"]}
     document = {
         "format": "fmdp-model",
-        "version": 2,
+        "version": 3,
         "states": [{"name": "s", "size": 1}],
-        "actions": [
-            {"name": name, "values": ["P1", "P2"] if "crew" in name else ["no", "yes"]}
-            for name in crews
-        ],
+        "actions": [{"name": name, "values": values[name.split("_")[0]]} for name in crews],
         "transitions": [{"scope": [], "rows": [[1]]}],
         **json.loads(f"{{{constraints}}}"),
     }
     s = loads(json.dumps(document)).structure
-    assert len(s.allowed_actions((0,))) == 2 * 7
+    assert len(s.allowed_actions((0,))) == 2 * 7 * 8  # of the trips, two far ones cost 9.5
 
 
 def test_rules_trees_likeness_costs_and_ranges() -> None:
@@ -595,6 +616,7 @@ def put(target: Any, path: Sequence[Any], value: Any) -> None:
         (("constraints", 0), {"at_most": 1, "of": ["left"]}, ["action", "of actions left"]),
         (("constraints", 0), {"at_most": 1, "idle": "lazy"}, ["constraint 0", '"lazy"']),
         (("constraints", 0), {"at_most": 1, "idle": [0, 0]}, ["2 values for 1 variables"]),
+        (("constraints", 0), {"budget": 1, "costs": {}}, ['unknown key "budget"']),
         (("constraints", 0, "forbids"), [], ['did you mean "forbid"?']),
         (("initial_state",), {"left": "up"}, ["initial state", '"right"']),
         (("initial_state",), {"left": "up", "right": "top"}, ["initial state", '"top"']),

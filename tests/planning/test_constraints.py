@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp import Intervals, SpanConstrained, TablePolicy
-from fmdp.errors import InvalidParameter
-from fmdp.model import FactoredMDP, Forbidden, apart, at_most, flat_model, flatten, forbid
+from fmdp.errors import InvalidParameter, TooLarge
+from fmdp.model import FactoredMDP, Forbidden, apart, at_most, budget, flat_model, flatten, forbid
 from fmdp.planning.alp import ALP
 from fmdp.planning.alp.bellman import BellmanError
 from fmdp.planning.alp.policy_iteration import PolicyIteration
@@ -281,6 +281,33 @@ def test_a_cap_is_the_same_as_its_table(n: int) -> None:
         state = tuple(int(rng.integers(size)) for size in model.structure.state_sizes)
         assert found.policy is not None
         assert sum(found.policy(state)) <= 2
+
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_a_budget_is_the_same_as_its_table(n: int) -> None:
+    """Running sums in the cost network (n = 8) or one function: the numbers of the table."""
+    model = fmdp.problem(f"machines:{n},topology=star")
+    costs = {f"action_{i}": {"reboot": (2, 3, 1.5)[i % 3]} for i in range(n)}
+    limit = budget(model, 5, costs)
+    table = Forbidden(limit.scope, limit.forbidden_table(model.structure.sizes))
+    spending, tabled = model.with_constraints(limit), model.with_constraints(table)
+    found, wanted = ALP(basis="local").plan(spending), ALP(basis="local").plan(tabled)
+    assert found.objective == pytest.approx(wanted.objective, abs=1e-4)
+    assert found.gain_upper == pytest.approx(wanted.gain_upper, abs=1e-4)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        state = tuple(int(rng.integers(size)) for size in model.structure.state_sizes)
+        assert found.policy is not None
+        action = found.policy(state)
+        assert sum((2, 3, 1.5)[i % 3] for i in range(n) if action[i]) <= 5
+
+
+def test_a_budget_with_too_many_sums_is_refused_by_name() -> None:
+    model = fmdp.problem("machines:12,topology=star")
+    costs = {f"action_{i}": {"reboot": 2**i} for i in range(12)}
+    spending = model.with_constraints(budget(model, 2**12, costs, name="fuel"))
+    with pytest.raises(TooLarge, match='constraint "fuel": its running sum takes 2048 values'):
+        ALP(basis="local").plan(spending)
 
 
 def test_a_greedy_policy_of_allowed_actions_is_saved(tmp_path: object) -> None:

@@ -169,26 +169,30 @@ def classes_or_none(structure: Structure, classes: Any) -> int | None:
 
 
 def constraint_json(structure: Structure, constraint: Constraint) -> dict[str, Any]:
-    """Return a constraint by names: a cap with its idle values, or the forbidden assignments."""
-    from fmdp.model import AtMost
+    """Return a constraint by names: a cap, a budget with its costs, or what is forbidden."""
+    from fmdp.model import AtMost, Budget
 
     common = {"name": constraint.name, "scope": scope_names(structure, constraint.scope)}
     if isinstance(constraint, AtMost):
         idle = [structure.values[v][value] for v, value in constraint.pairs()]
         return common | {"at_most": constraint.most, "idle": idle}
+    if isinstance(constraint, Budget):
+        return common | {"budget": constraint.limit, "costs": constraint.costs}
     table = constraint.forbidden_table(structure.sizes)
     return common | {"forbidden": int(table.sum()), "rows": len(table)}
 
 
 def constraint_text(structure: Structure, constraint: Constraint) -> str:
-    """Return a constraint in words: a cap, or the first assignments that it forbids."""
-    from fmdp.model import AtMost
+    """Return a constraint in words: a cap, a budget, or the first assignments that it forbids."""
+    from fmdp.model import AtMost, Budget
 
     if isinstance(constraint, AtMost):
         pairs = constraint.pairs()
         idle = {structure.values[v][value] for v, value in pairs}
         rest = idle.pop() if len(idle) == 1 else "their idle value"
         return f"at most {constraint.most} of {len(pairs)} not at {rest}"
+    if isinstance(constraint, Budget):
+        return f"costs of {len(constraint.actions)} actions at most {constraint.limit}"
     table = constraint.forbidden_table(structure.sizes)
     first = [
         " ".join(assignment_names(structure, constraint.scope, int(row)))

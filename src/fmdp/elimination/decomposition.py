@@ -3,11 +3,10 @@
     max over allowed a of  sum_c cost_c(s_c, a_c) + setup(is anything done) + U(f(s, a))
 
 splits into one maximum per component if the set of allowed actions does. A constraint inside one
-component is a mask on its local actions. One cap on the number of busy action variables is a
-counter that is carried along, and so is the flag "anything done" for set-up rewards. Counter and
-flag together form the `layers`: the pairs (busy variables, anything done) that some actions lead
-to. For all other constraints (across components, caps on different sets) the joint actions are
-enumerated, and `enumeration_reason` says why.
+component is a mask on its local actions. The running sum of one cap or budget is carried along, and
+so is the flag "anything done" for set-up rewards. Sum and flag together form the `layers`: the
+pairs (cost, anything done) that some actions lead to. For all other constraints (across components,
+caps on different sets) the joint actions are enumerated, and `enumeration_reason` says why.
 
 Only arrays of the size of the model's tables are allocated.
 """
@@ -21,14 +20,18 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.model import AtMost, FactoredMDP, OptimisticTables, Structure
-from fmdp.model.constraints import Constraint
+from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.model.constraints import Constraint, LinearCap
 from fmdp.model.effects import Effect, first_rows
 from fmdp.model.spaces import all_assignments, count, project, strides
 
 Index = NDArray[np.int64]
 Layer = tuple[int, int]
-"""Number of busy action variables under the cap, and whether anything is done (0 or 1)."""
+"""Cost of the actions under the cap, and whether anything is done (0 or 1)."""
+
+
+_MOST_LAYERS = 1 << 10
+"""Most layers; the table of their sums has the square of this many entries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +137,8 @@ def _decomposed(s: Structure) -> Decomposition | str:
     local_kinds, cap_at = _counted_kinds(s, owners, cap, setup_scope)
     kinds = tuple(sorted({kind for of_component in local_kinds for kind in of_component}))
     layers = _reachable(local_kinds, cap_at)
+    if len(layers) > _MOST_LAYERS:
+        return f"the costs of its actions have {len(layers)} sums; at most {_MOST_LAYERS} are used"
     position = {layer: number for number, layer in enumerate(layers)}
 
     def successors(sources: Sequence[Layer]) -> Index:
@@ -187,49 +192,56 @@ def _chance_structure(s: Structure, after: Sequence[int]) -> Structure:
 
 
 def _counted_kinds(
-    s: Structure, owners: Sequence[Effect], cap: AtMost | None, setup_scope: Sequence[int]
+    s: Structure, owners: Sequence[Effect], cap: LinearCap | None, setup_scope: Sequence[int]
 ) -> tuple[list[list[Layer]], int]:
-    """Return the kinds of the local actions of each component, and the cap on busy variables. A cap
-    that can never be exceeded is dropped: busy variables then count 0, and so does the cap."""
+    """Return the kinds of the local actions of each component, and the limit on their costs. A cap
+    that can never be exceeded is dropped: all local actions then cost 0, and so does the limit."""
     local_kinds = [_kinds(s, effect, cap, setup_scope) for effect in owners]
-    most = sum(max(busy for busy, _ in of_component) for of_component in local_kinds)
-    if cap is not None and cap.most < most:
-        return local_kinds, cap.most
+    most = sum(max(cost for cost, _ in of_component) for of_component in local_kinds)
+    if cap is not None and cap.most_units < most:
+        return local_kinds, cap.most_units
     return [[(0, done) for _, done in of_component] for of_component in local_kinds], 0
 
 
 def _sorted_constraints(
     s: Structure, owners: Sequence[Effect]
-) -> tuple[list[list[Constraint]], AtMost | None, str | None]:
+) -> tuple[list[list[Constraint]], LinearCap | None, str | None]:
     """Return the constraints inside each component, the cap across them, and an obstacle."""
     masked: list[list[Constraint]] = [[] for _ in owners]
-    cap: AtMost | None = None
+    cap: LinearCap | None = None
     for constraint in s.constraints:
         inside = [c for c, e in enumerate(owners) if set(constraint.scope) <= set(e.scope)]
         if inside:
             masked[inside[0]].append(constraint)
-        elif not isinstance(constraint, AtMost):
+        elif not isinstance(constraint, LinearCap):
             return masked, cap, f"{constraint.label()} looks at several components"
-        elif cap is None or (cap.actions, cap.idle) == (constraint.actions, constraint.idle):
-            cap = constraint if cap is None or constraint.most < cap.most else cap
+        elif cap is None or _same_costs(s, cap, constraint):
+            cap = constraint if cap is None or constraint.most_units < cap.most_units else cap
         else:
             return masked, cap, f"{cap.label()} and {constraint.label()} cap different sets"
     return masked, cap, None
 
 
 def _kinds(
-    s: Structure, effect: Effect, cap: AtMost | None, setup_scope: Sequence[int]
+    s: Structure, effect: Effect, cap: LinearCap | None, setup_scope: Sequence[int]
 ) -> list[Layer]:
-    """Return, for each local action, the busy variables under the cap and "anything done"."""
-    idle = {} if cap is None else dict(zip(cap.actions, cap.idle, strict=True))
+    """Return, for each local action, its cost under the cap and "anything done"."""
+    costs = {} if cap is None else dict(zip(cap.actions, cap.unit_costs(s.sizes), strict=True))
     values = all_assignments(s.scope_sizes(effect.actions))
-    busy, done = np.zeros((2, len(values)), dtype=np.int64)
+    cost, done = np.zeros((2, len(values)), dtype=np.int64)
     for v, column in zip(effect.actions, values.T, strict=True):
-        if v in idle:
-            busy += column != idle[v]
+        if v in costs:
+            cost += costs[v][column]
         if v in setup_scope:
             done |= column != 0
-    return [(int(b), int(d)) for b, d in zip(busy, done, strict=True)]
+    return [(int(c), int(d)) for c, d in zip(cost, done, strict=True)]
+
+
+def _same_costs(s: Structure, cap: LinearCap, other: LinearCap) -> bool:
+    """Return whether two caps count the same, so that the smaller limit implies the other."""
+    return cap.actions == other.actions and all(
+        map(np.array_equal, cap.unit_costs(s.sizes), other.unit_costs(s.sizes))
+    )
 
 
 def _plus(layer: Layer, kind: Layer) -> Layer:

@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmdp.model import AtMost, Structure
-from fmdp.model.constraints import Mask
+from fmdp.errors import TooLarge
+from fmdp.model import Structure
+from fmdp.model.constraints import LinearCap, Mask
 from fmdp.model.structure import Scope
 
 _TABULATED_CAP = 64
-"""Joint actions up to which a cap is a single function: larger ones become a chain of counters."""
+"""Joint actions up to which a cap is a single function: larger ones become a chain of sums."""
+
+_MOST_SUMS = 1 << 10
+"""Most values of the running sum of a budget, which are one more axis of functions."""
 
 
 class Prohibition(NamedTuple):
@@ -23,28 +27,46 @@ class Prohibition(NamedTuple):
 
 
 def prohibitions(structure: Structure, sizes: list[int]) -> list[Prohibition]:
-    """Return the constraints as functions, and append the counters that they need to the sizes."""
+    """Return the constraints as functions, and append the sums that they need to the sizes."""
     functions: list[Prohibition] = []
     for constraint in structure.constraints:
         small = math.prod(structure.sizes[v] for v in constraint.scope) <= _TABULATED_CAP
-        if not isinstance(constraint, AtMost) or small:
+        if not isinstance(constraint, LinearCap) or small:
             table = constraint.forbidden_table(structure.sizes)
             functions.append(Prohibition(constraint.scope, table))
             continue
-        # Functions over [action, counter before, counter after] forbid wrong counts; the last one,
-        # over [action, counter before], forbids too large counts.
-        before: Scope = ()
-        counted = 1
-        *first, (last, idle_last) = constraint.pairs()
-        for v, idle in first:
-            after = min(counted, constraint.most) + 1
-            busy = (np.arange(sizes[v]) != idle)[:, None] + np.arange(counted)
-            table = busy[:, :, None] != np.arange(after)
-            functions.append(Prohibition((v, *before, len(sizes)), table.reshape(-1)))
-            before, counted = (len(sizes),), after
-            sizes.append(after)
-        busy = (np.arange(sizes[last]) != idle_last)[:, None] + np.arange(counted)
-        functions.append(Prohibition((last, *before), (busy > constraint.most).reshape(-1)))
+        functions += _chain(constraint, sizes)
+    return functions
+
+
+def _chain(cap: LinearCap, sizes: list[int]) -> list[Prohibition]:
+    """Return a chain of functions over the running sum, whose variables are appended to sizes.
+
+    Functions over [action, sum before, sum after] forbid wrong sums; the last one, over [action,
+    sum before], forbids sums above the limit. The values of a running sum are those that can occur
+    below the limit, in ascending order.
+    """
+    functions: list[Prohibition] = []
+    before: Scope = ()
+    sums = np.zeros(1, dtype=np.int64)
+    *first, (last, last_costs) = zip(cap.actions, cap.unit_costs(sizes), strict=True)
+    for v, costs in first:
+        spent = costs[:, None] + sums
+        after = np.unique(spent)
+        after = after[after <= cap.most_units]
+        if len(after) > _MOST_SUMS:
+            raise TooLarge(
+                f"{cap.label()}: its running sum takes {len(after)} values; planner alp takes at "
+                f"most {_MOST_SUMS}",
+                len(after),
+                _MOST_SUMS,
+            )
+        table = spent[:, :, None] != after
+        functions.append(Prohibition((v, *before, len(sizes)), table.reshape(-1)))
+        before, sums = (len(sizes),), after
+        sizes.append(len(after))
+    spent = last_costs[:, None] + sums
+    functions.append(Prohibition((last, *before), (spent > cap.most_units).reshape(-1)))
     return functions
 
 

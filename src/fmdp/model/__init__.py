@@ -6,12 +6,12 @@ This package does not import planning, learning or simulation.
 from fmdp.model.aggregates import All, Any, Count, Sum
 from fmdp.model.alike import Alike
 from fmdp.model.check import Finding
-from fmdp.model.constraints import AtMost, Constraint, Forbidden
+from fmdp.model.constraints import AtMost, Budget, Constraint, Forbidden
 from fmdp.model.derived import Derived
 from fmdp.model.effects import Effect, Effects
 from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP
-from fmdp.model.forbidding import apart, at_most, constraint_from_rules, forbid
+from fmdp.model.forbidding import apart, at_most, budget, constraint_from_rules, forbid
 from fmdp.model.intervals import Intervals
 from fmdp.model.io.files import load, save
 from fmdp.model.noise import Noise
@@ -25,6 +25,7 @@ __all__ = [
     "All",
     "Any",
     "AtMost",
+    "Budget",
     "Constraint",
     "Count",
     "Derived",
@@ -42,6 +43,7 @@ __all__ = [
     "Sum",
     "apart",
     "at_most",
+    "budget",
     "constraint_from_rules",
     "expand",
     "flat_model",

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
-from fmdp.model.constraints import MOST_ROWS, AtMost, Columns, Constraint, Mask, forbidden_choices
+from fmdp.model.constraints import (
+    MOST_ROWS,
+    Columns,
+    Constraint,
+    LinearCap,
+    Mask,
+    forbidden_choices,
+)
 from fmdp.model.groups import Groups
 from fmdp.model.spaces import (
     IndexArray,
@@ -162,14 +169,15 @@ def _connected(constraints: Sequence[Constraint], m: int) -> list[list[Constrain
 def _one_action_serves(
     part: Sequence[Constraint], scope: Sequence[int], sizes: Sequence[int], m: int
 ) -> bool:
-    """Return whether the idle values of the caps, and 0 elsewhere, are allowed in every state."""
+    """Return whether the cheapest values of the caps, and 0 elsewhere, are always allowed."""
     chosen = {v: 0 for v in scope if v >= m}
     for constraint in part:
-        if isinstance(constraint, AtMost):
-            chosen.update(constraint.pairs())
+        if isinstance(constraint, LinearCap):
+            chosen.update(zip(constraint.actions, constraint.cheapest(), strict=True))
     for constraint in part:
-        if isinstance(constraint, AtMost):
-            if sum(chosen[v] != idle for v, idle in constraint.pairs()) > constraint.most:
+        if isinstance(constraint, LinearCap):
+            rows = zip(constraint.actions, constraint.unit_costs(sizes), strict=True)
+            if sum(int(costs[chosen[v]]) for v, costs in rows) > constraint.most_units:
                 return False
             continue
         cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])

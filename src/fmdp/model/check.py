@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model.builder import Contents
+from fmdp.model.constraints import LinearCap
 from fmdp.model.naming import quote
 from fmdp.model.scopes import Scope
 from fmdp.model.structure import Structure
@@ -280,18 +281,32 @@ def _without_effect(s: Structure, needed: set[int]) -> Iterator[Finding]:
             )
 
 
+def _costs_of(s: Structure, v: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the costs of the values of an action variable, one array for each cap on it."""
+    for constraint in s.constraints:
+        if isinstance(constraint, LinearCap) and v in constraint.actions:
+            yield constraint.unit_costs(s.sizes)[constraint.actions.index(v)]
+
+
 def _equal_actions(s: Structure, factors: Sequence[_Factor], needed: set[int]) -> Iterator[Finding]:
     """Yield values of an action variable between which no table and no constraint distinguishes."""
     for v in sorted(v for v in needed if s.m <= v < len(s.sizes)):
         slices: list[list[bytes]] = [[] for _ in range(s.sizes[v])]
         tables = [(factor.scope, factor.numbers) for factor in factors]
-        tables += [(c.scope, c.forbidden_table(s.sizes)) for c in s.constraints]
+        tables += [
+            (c.scope, c.forbidden_table(s.sizes))
+            for c in s.constraints
+            if not isinstance(c, LinearCap)
+        ]
         for scope, numbers in tables:
             if v not in scope:
                 continue
             cube = numbers.reshape(*(s.all_sizes[u] for u in scope), -1)
             for value, parts in enumerate(slices):
                 parts.append(cube.take(value, axis=scope.index(v)).tobytes())
+        for costs in _costs_of(s, v):
+            for value, parts in enumerate(slices):
+                parts.append(costs[value].tobytes())
         groups: dict[tuple[bytes, ...], list[str]] = {}
         for value, parts in enumerate(slices):
             groups.setdefault(tuple(parts), []).append(quote(s.values[v][value]))

@@ -1,26 +1,31 @@
-"""Constraints on actions: tables over small scopes, and caps on the number of active variables.
+"""Constraints on actions: tables over small scopes, caps on active variables, and budgets.
 
 An action a is allowed in state s if no constraint forbids x = (s, a):
 
     allowed(s, a) = not any_c forbidden_c(x[Z_c])
 
-`Forbidden` is a table over a scope; `AtMost` limits how many action variables are active at once
-and needs no table. Constraints are part of the structure: learners know them, planners maximise
-over the allowed actions, the simulator refuses the others.
+`Forbidden` is a table over a scope. `AtMost` limits how many action variables are active at once,
+and `Budget` what the values of action variables cost together; both need no table. Constraints are
+part of the structure: learners know them, planners maximise over the allowed actions, the simulator
+refuses the others.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidModel, TooLarge
+from fmdp.model.naming import listed
 from fmdp.model.spaces import (
     IndexArray,
     all_assignments,
@@ -55,9 +60,12 @@ MOST_ROWS = 1 << 24
 MOST_LISTED = 1 << 22
 """Most joint actions that are listed one by one."""
 
+_MOST_UNITS = 1 << 53
+"""Largest cost of a joint action, in the units in which all costs of a budget are whole."""
+
 
 class Constraint(ABC):
-    """Base of the two kinds of constraints on actions, `Forbidden` and `AtMost`."""
+    """Base of the kinds of constraints on actions: `Forbidden`, `AtMost`, `Budget`."""
 
     scope: tuple[int, ...]
     """The variables that it depends on, sorted: states 0 to m - 1, actions m, m + 1, ...."""
@@ -106,7 +114,7 @@ class Constraint(ABC):
     def _variables_label(variables: Sequence[int], names: Sequence[str] | None) -> str:
         if names is None or max(variables, default=0) >= len(names):
             return str(tuple(variables))
-        return ", ".join(names[v] for v in variables)
+        return listed([names[v] for v in variables])
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +174,55 @@ class Forbidden(Constraint):
         return type(self), (self.scope, self.table, self.name)
 
 
+class LinearCap(Constraint):
+    """A limit on a sum over action variables: sum_v cost_v(a_v) <= limit.
+
+    Costs are counted in units in which they and the limit are whole numbers, so that a sum is
+    never rounded.
+    """
+
+    actions: tuple[int, ...]
+    """The action variables that cost something, sorted."""
+
+    @property
+    def scope(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The action variables that are counted."""
+        return self.actions
+
+    @property
+    @abstractmethod
+    def most_units(self) -> int:
+        """The limit, in units."""
+
+    @abstractmethod
+    def unit_costs(self, sizes: Sequence[int]) -> tuple[IndexArray, ...]:
+        """Return for each action variable the cost of each of its values, in units, 0 or more.
+
+        `sizes` are those of all variables, states then actions.
+        """
+
+    @abstractmethod
+    def cheapest(self) -> tuple[int, ...]:
+        """Return for each action variable the first value that costs least."""
+
+    def forbidden_table(self, sizes: Sequence[int]) -> Mask:
+        rows = count([sizes[v] for v in self.actions])
+        if rows > MOST_ROWS:
+            raise TooLarge(
+                f"{self.label()}: a table over its {shown(rows)} joint actions has more "
+                f"than {MOST_ROWS} entries",
+                rows,
+                MOST_ROWS,
+            )
+        total: IndexArray = np.zeros(1, dtype=np.int64)
+        for costs in self.unit_costs(sizes):
+            total = (total[:, None] + costs).reshape(-1)
+        table: Mask = total > self.most_units
+        return table
+
+
 @dataclass(frozen=True, eq=False)
-class AtMost(Constraint):
+class AtMost(LinearCap):
     """A cap on the number of action variables that are active, that is not at their idle value.
 
     Parameters
@@ -211,22 +266,14 @@ class AtMost(Constraint):
             object.__setattr__(self, field, value)
 
     @property
-    def scope(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The action variables that are counted."""
-        return self.actions
+    def most_units(self) -> int:
+        return self.most
 
-    def forbidden_table(self, sizes: Sequence[int]) -> Mask:
-        action_sizes = [sizes[v] for v in self.actions]
-        rows = count(action_sizes)
-        if rows > MOST_ROWS:
-            raise TooLarge(
-                f"{self.label()}: a table over its {shown(rows)} joint actions has more "
-                f"than {MOST_ROWS} entries",
-                rows,
-                MOST_ROWS,
-            )
-        table: Mask = (all_assignments(action_sizes) != np.array(self.idle)).sum(axis=1) > self.most
-        return table
+    def unit_costs(self, sizes: Sequence[int]) -> tuple[IndexArray, ...]:
+        return tuple((np.arange(sizes[v]) != idle).astype(np.int64) for v, idle in self.pairs())
+
+    def cheapest(self) -> tuple[int, ...]:
+        return self.idle
 
     def pairs(self) -> list[tuple[int, int]]:
         """Return each variable with its idle value."""
@@ -248,13 +295,148 @@ class AtMost(Constraint):
         return f"at most {self.most} of actions {self._variables_label(self.actions, names)}"
 
 
-_AT_MOST_FIELDS = ("actions", "most", "idle", "name")
+@dataclass(frozen=True, eq=False)
+class Budget(LinearCap):
+    """A budget that action variables share: the costs of their values sum to at most a limit.
+
+    Costs and limit are compared as the decimal numbers that they are written as: three actions that
+    cost 0.1 each keep a limit of 0.3.
+
+    Parameters
+    ----------
+    actions
+        Sorted numbers of action variables (m, m + 1, ...).
+    limit
+        The largest sum of costs.
+    costs
+        For each of these variables the cost of each of its values, 0 or more.
+    name
+        Name in error messages.
+
+    Raises
+    ------
+    InvalidModel
+        If these are not as above, or if every joint action costs more than the limit.
+    """
+
+    actions: tuple[int, ...]
+    limit: float
+    costs: tuple[tuple[float, ...], ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        object.__setattr__(self, "actions", _scope(self.actions, "a budget"))
+        limit = _cost(self.limit)
+        if limit is None:
+            raise InvalidModel(f"budget {shown(self.limit)}: must be a finite number, 0 or more")
+        object.__setattr__(self, "limit", limit)
+        given = items(self.costs, f"{self.label()}: costs")
+        if len(given) != len(self.actions):
+            raise InvalidModel(
+                f"{self.label()}: costs of {len(given)} variables; must be {len(self.actions)}"
+            )
+        # Fleets have many variables with the same costs, which are stored once.
+        stored: dict[tuple[float, ...], tuple[float, ...]] = {}
+        rows = (self._checked_row(v, row) for v, row in zip(self.actions, given, strict=True))
+        object.__setattr__(self, "costs", tuple(stored.setdefault(row, row) for row in rows))
+        self._refuse_if_never_met()
+
+    def _checked_row(self, v: int, costs: Any) -> tuple[float, ...]:
+        given = items(costs, f"{self.label()}: costs of variable {v}")
+        row = tuple(cost for cost in map(_cost, given) if cost is not None)
+        if not row or len(row) != len(given):
+            raise InvalidModel(
+                f"{self.label()}: costs {shown(given)} of variable {v}; must be one finite number, "
+                f"0 or more, for each of its values"
+            )
+        return row
+
+    def _refuse_if_never_met(self) -> None:
+        most, rows = self._in_units
+        least = sum(int(row.min()) for row in rows)
+        if least > most:
+            cheapest = math.fsum(min(row) for row in self.costs)
+            raise InvalidModel(
+                f"{self.label()}: no action meets it: the cheapest costs {shown(cheapest)}; the "
+                f"limit must be at least that"
+            )
+
+    @cached_property
+    def _in_units(self) -> tuple[int, tuple[IndexArray, ...]]:
+        """The limit and the costs as whole numbers of the largest unit that divides all costs."""
+        # A float is read as the decimal number that it is printed as.
+        distinct = {cost: Fraction(repr(cost)) for row in set(self.costs) for cost in row}
+        scale = math.lcm(*(cost.denominator for cost in distinct.values()))
+        divisor = math.gcd(*(int(cost * scale) for cost in distinct.values())) or 1
+        units = {cost: int(value * scale) // divisor for cost, value in distinct.items()}
+        total = sum(max(units[cost] for cost in row) for row in self.costs)
+        if total > _MOST_UNITS:
+            raise InvalidModel(
+                f"{self.label()}: its costs have too many digits: the largest sum is "
+                f"{shown(total)} times the largest number that divides all costs; must be at most "
+                f"{_MOST_UNITS}"
+            )
+        most = min(total, math.floor(Fraction(repr(self.limit)) * scale / divisor))
+        arrays: dict[tuple[float, ...], IndexArray] = {
+            row: np.array([units[cost] for cost in row], dtype=np.int64) for row in set(self.costs)
+        }
+        return most, tuple(arrays[row] for row in self.costs)
+
+    @property
+    def most_units(self) -> int:
+        return self._in_units[0]
+
+    def unit_costs(self, sizes: Sequence[int]) -> tuple[IndexArray, ...]:
+        return self._in_units[1]
+
+    def cheapest(self) -> tuple[int, ...]:
+        return tuple(row.index(min(row)) for row in self.costs)
+
+    def forbids(self, joint: Joint, sizes: Sequence[int]) -> Any:
+        most, rows = self._in_units
+        return sum(row[joint[v]] for v, row in zip(self.actions, rows, strict=True)) > most
+
+    def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Budget:
+        rows = sorted((new[v], row) for v, row in zip(self.actions, self.costs, strict=True))
+        return Budget(tuple(v for v, _ in rows), self.limit, tuple(r for _, r in rows), self.name)
+
+    def content(self) -> tuple[Any, ...]:
+        return (self.actions, self.limit, self.costs, self.name)
+
+    def label(self, names: Sequence[str] | None = None) -> str:
+        if self.name:
+            return super().label()
+        of = self._variables_label(self.actions, names)
+        return f"the budget {shown(self.limit)} of actions {of}"
+
+    def __reduce__(self) -> tuple[type[Budget], tuple[Any, ...]]:
+        return type(self), (self.actions, self.limit, self.costs, self.name)
+
+
+def _cost(given: Any) -> float | None:
+    """Return a finite number that is not negative, whole ones as ints; None for anything else."""
+    whole = whole_number(given)
+    if whole is None and not isinstance(given, float | np.floating):
+        return None
+    number = float(given) if whole is None else whole
+    if not 0 <= number < math.inf:
+        return None
+    return int(number) if number == int(number) else number
+
+
+_FIELDS: dict[str, tuple[type[LinearCap], tuple[str, ...]]] = {
+    "at most": (AtMost, ("actions", "most", "idle", "name")),
+    "budget": (Budget, ("actions", "limit", "costs", "name")),
+}
+"""Class and fields of the constraints that have no table, by their kind in files."""
 
 
 def plain(constraint: Constraint) -> dict[str, Any]:
     """Return the constraint as plain JSON values; `from_plain` reads them back."""
-    if isinstance(constraint, AtMost):
-        return {"kind": "at most"} | {name: getattr(constraint, name) for name in _AT_MOST_FIELDS}
+    for kind, (cls, names) in _FIELDS.items():
+        if isinstance(constraint, cls):
+            return {"kind": kind} | {name: getattr(constraint, name) for name in names}
     assert isinstance(constraint, Forbidden)
     bits = base64.b64encode(np.packbits(constraint.table).tobytes()).decode("ascii")
     return {
@@ -269,8 +451,9 @@ def plain(constraint: Constraint) -> dict[str, Any]:
 def from_plain(given: Any) -> Constraint:
     """Return the constraint that `plain` wrote, or raise InvalidModel."""
     kind = given.get("kind") if isinstance(given, dict) else None
-    if kind == "at most":
-        return AtMost(*(given.get(name) for name in _AT_MOST_FIELDS))
+    if isinstance(kind, str) and kind in _FIELDS:
+        cls, names = _FIELDS[kind]
+        return cls(*(given.get(name) for name in names))
     rows = whole_number(given.get("rows")) if kind == "forbidden" else None
     if rows is None or not 0 <= rows <= MOST_ROWS or not isinstance(given.get("table"), str):
         raise InvalidModel(f"a constraint in a file is {shown(given)}, which is none")
@@ -292,7 +475,8 @@ def check_constraints(
     for index, constraint in enumerate(constraints):
         if not isinstance(constraint, Constraint):
             raise InvalidModel(
-                f"constraint {index} is {shown(constraint)}; must be a Forbidden or an AtMost"
+                f"constraint {index} is {shown(constraint)}; must be a Forbidden, an AtMost or a "
+                f"Budget"
             )
         label = constraint.label(names)
         outside = [v for v in constraint.scope if v >= len(sizes)]
@@ -308,6 +492,13 @@ def check_constraints(
                     raise InvalidModel(
                         f"{label}: variable {v} with idle value {idle}; must be an action "
                         f"variable with that value"
+                    )
+        elif isinstance(constraint, Budget):
+            for v, row in zip(constraint.actions, constraint.costs, strict=True):
+                if v < m or len(row) != sizes[v]:
+                    raise InvalidModel(
+                        f"{label}: variable {v} with {len(row)} costs; must be an action variable "
+                        f"with one cost for each of its {sizes[v]} values"
                     )
         elif isinstance(constraint, Forbidden):
             rows = count([sizes[v] for v in constraint.scope])
@@ -325,7 +516,7 @@ def combinations_in(
     """Return the joint actions that are allowed in a state: [A', action variables]."""
     on_actions: list[Constraint] = []
     for constraint in constraints:
-        if isinstance(constraint, AtMost):
+        if isinstance(constraint, LinearCap):
             on_actions.append(constraint)
             continue
         cube = constraint.forbidden_table(sizes).reshape([sizes[v] for v in constraint.scope])
@@ -357,11 +548,12 @@ def allowed_combinations(
         column = np.tile(np.arange(size, dtype=np.int64), len(left))[:, None]
         left = np.concatenate([np.repeat(left, size, axis=0), column], axis=1)
         for constraint in constraints:
-            if isinstance(constraint, AtMost):
-                # Further variables only add to the count, so the cap holds for the first ones too.
-                known = [(v - m, idle) for v, idle in constraint.pairs() if v <= m + place]
-                at_work = sum((left[:, v] != idle for v, idle in known), np.zeros(len(left), int))
-                left = left[at_work <= constraint.most]
+            if isinstance(constraint, LinearCap):
+                # Further variables only add to the sum, so the limit holds for the first ones too.
+                rows_of = zip(constraint.actions, constraint.unit_costs(sizes), strict=True)
+                known = [(v - m, costs) for v, costs in rows_of if v <= m + place]
+                spent = sum((costs[left[:, v]] for v, costs in known), np.zeros(len(left), int))
+                left = left[spent <= constraint.most_units]
             elif constraint.scope[-1] == m + place:
                 steps = strides([sizes[v] for v in constraint.scope])
                 rows = left[:, [v - m for v in constraint.scope]] @ np.array(steps, dtype=np.int64)

@@ -525,7 +525,8 @@ class FactoredMDP:
     def with_constraints(self, *constraints: Constraint) -> FactoredMDP:
         """Return the model with these `constraints` on actions beside those that it has.
 
-        They are from `forbid`, `apart` and `at_most`, or each is a `Forbidden` or `AtMost`.
+        They are from `forbid`, `apart`, `at_most` and `budget`, or each is a `Forbidden`, `AtMost`
+        or `Budget`.
 
         Raises
         ------

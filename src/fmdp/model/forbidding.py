@@ -1,4 +1,4 @@
-"""Constraints by name: forbidden combinations, variables that keep apart, a cap on active ones.
+"""Constraints by name: forbidden combinations, variables that keep apart, caps and budgets.
 
 A *rule* is a forbidden partial assignment by name:
 
@@ -6,6 +6,7 @@ A *rule* is a forbidden partial assignment by name:
     forbid(model, {"stock": ["8", "9"], "order": "many"})    no large order with a full store
     apart(model, ["crew_1", "crew_2"], besides="rest")       never on one pump, together at rest
     at_most(model, 2, ["repair_1", "repair_2", "repair_3"])  two repairs at a time
+    budget(model, 8, {"repair_1": {"clean": 1, "renew": 5}, "repair_2": {"clean": 2, "renew": 6}})
 
 Each returns one constraint (constraints.py) for the variables of a structure or a model, which
 `FactoredMDP.with_constraints` adds and checks.
@@ -20,7 +21,8 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
 from fmdp.model.conditions import value_of
-from fmdp.model.constraints import MOST_ROWS, AtMost, Forbidden, Mask, check_name
+from fmdp.model.constraints import MOST_ROWS, AtMost, Budget, Forbidden, Mask, check_name
+from fmdp.model.naming import listed
 from fmdp.model.spaces import count, items, shown, whole_number
 from fmdp.model.structure import Structure, check_structure
 
@@ -198,13 +200,7 @@ def at_most(
     s = _structure(structure)
     label = _label(name, f"at most {shown(most)}")
     given = s.action_names if actions is None else items(actions, f"{label}: actions")
-    numbers = sorted(_variable(s, v, label) for v in given)
-    for v in numbers:
-        if v < s.m:
-            raise InvalidModel(
-                f'{label}: "{s.names[v]}" is a state variable; must be one of '
-                f"{', '.join(s.action_names)}"
-            )
+    numbers = sorted(_action_variable(s, v, label) for v in given)
     at_rest = dict.fromkeys(numbers, 0)
     if isinstance(idle, Mapping):
         for key, value in idle.items():
@@ -215,6 +211,66 @@ def at_most(
     elif idle is not None:
         at_rest = {v: value_of(s, v, idle, label) for v in numbers}
     return AtMost(tuple(numbers), most, tuple(at_rest.values()), name)
+
+
+def budget(
+    structure: Structure | HasStructure,
+    limit: float,
+    costs: Mapping[Any, Any],
+    *,
+    name: str = "",
+) -> Budget:
+    """Return a budget: the costs of the values of action variables sum to at most a limit.
+
+    Parameters
+    ----------
+    structure
+        The structure or model of the variables.
+    limit
+        The largest sum of costs.
+    costs
+        For each action variable that costs something, by name or by number, the costs of its
+        values: {value: cost}, where omitted values cost 0, or a list with one cost per value.
+    name
+        Name of the constraint in error messages.
+
+    Raises
+    ------
+    InvalidModel
+        If one of them is no action variable, has no such value, or a cost is negative; or if every
+        joint action costs more than the limit.
+    """
+    s = _structure(structure)
+    label = _label(name, f"budget {shown(limit)}")
+    if not isinstance(costs, Mapping) or not costs:
+        raise InvalidModel(
+            f"{label}: costs {shown(costs)} must be a mapping from action variables to the costs "
+            f"of their values"
+        )
+    rows: dict[int, tuple[Any, ...]] = {}
+    for key, given in costs.items():
+        v = _action_variable(s, key, label)
+        if v in rows:
+            raise InvalidModel(f'{label}: "{s.names[v]}" is there twice')
+        rows[v] = _costs_of_values(s, v, given, label)
+    numbers = tuple(sorted(rows))
+    return Budget(numbers, limit, tuple(rows[v] for v in numbers), name)
+
+
+def _costs_of_values(s: Structure, v: int, given: Any, label: str) -> tuple[Any, ...]:
+    """Return one cost for each value of a variable; `Budget` checks that they are numbers."""
+    if not isinstance(given, Mapping):
+        row = items(given, f'{label}: costs of "{s.names[v]}"')
+        if len(row) != s.sizes[v]:
+            raise InvalidModel(
+                f'{label}: {len(row)} costs of "{s.names[v]}"; must be {s.sizes[v]}, one for each '
+                f"of its values"
+            )
+        return row
+    by_position = {value_of(s, v, value, label): cost for value, cost in given.items()}
+    if len(by_position) != len(given):
+        raise InvalidModel(f'{label}: a value of "{s.names[v]}" is there twice')
+    return tuple(by_position.get(position, 0) for position in range(s.sizes[v]))
 
 
 def _structure(given: Structure | HasStructure) -> Structure:
@@ -236,6 +292,15 @@ def _variable(s: Structure, key: Any, where: str) -> int:
         near = did_you_mean(key, s.names) if isinstance(key, str) else ""
         raise InvalidModel(f"{where}: no variable is called {shown(key)}{near}")
     return number
+
+
+def _action_variable(s: Structure, key: Any, where: str) -> int:
+    v = _variable(s, key, where)
+    if v < s.m:
+        raise InvalidModel(
+            f'{where}: "{s.names[v]}" is a state variable; must be one of {listed(s.action_names)}'
+        )
+    return v
 
 
 def values_listed(wanted: object) -> tuple[Any, ...]:

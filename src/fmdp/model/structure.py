@@ -64,7 +64,8 @@ class Structure(RowClasses, RewardRanges, AllowedActions):
     alike
         Which rows of the tables are known to be equal; None if every row is its own class.
     constraints
-        Constraints on the actions (`Forbidden`, `AtMost`); every state must keep an action.
+        Constraints on the actions (`Forbidden`, `AtMost`, `Budget`); every state must keep an
+        action.
     effects
         For models whose actions act first and deterministically; None for any other model.
     derived

@@ -205,9 +205,11 @@ class VariableSpace:
         return f"row {row} ({self._assignment_label(scope, assignment) or 'empty scope'})"
 
     def _assignment_label(self, scope: Sequence[int], assignment: Sequence[int]) -> str:
-        return ", ".join(
-            f"{self.names[variable]}={self.values[variable][value]}"
-            for variable, value in zip(scope, assignment, strict=True)
+        return listed(
+            [
+                f"{self.names[variable]}={self.values[variable][value]}"
+                for variable, value in zip(scope, assignment, strict=True)
+            ]
         )
 
 

@@ -23,6 +23,7 @@ from fmdp.errors import InvalidModel
 from fmdp.model import (
     Alike,
     AtMost,
+    Budget,
     Constraint,
     Effect,
     FactoredMDP,
@@ -209,6 +210,15 @@ def constrained(
             most = draw(st.integers(least, len(acting)))
             made.append(AtMost(tuple(acting), most, tuple(idle.tolist()), f"cap {number}"))
             continue
+        if draw(st.booleans()):
+            costs = [draw(_costs(chosen.sizes[v])) for v in acting]
+            spent = [
+                sum(row[action[v - m]] for v, row in zip(acting, costs, strict=True))
+                for action in kept.tolist()
+            ]
+            limit = max(spent) + draw(st.integers(0, 3))
+            made.append(Budget(tuple(acting), limit, tuple(costs), f"budget {number}"))
+            continue
         states = sorted(draw(st.sets(st.integers(0, m - 1), max_size=2)))
         scope = (*states, *acting)
         table = rng.random(chosen.scope_sizes(scope)) < draw(st.sampled_from((0.3, 0.7, 1.0)))
@@ -347,6 +357,11 @@ def _effect(
     return Effect(states, actions, outcome.reshape(-1))
 
 
+def _costs(size: int) -> st.SearchStrategy[tuple[int, ...]]:
+    """Return a strategy for the costs of the values of one action variable."""
+    return st.tuples(*[st.integers(0, 3)] * size)
+
+
 def _constraints(
     draw: st.DrawFn,
     rng: np.random.Generator,
@@ -356,11 +371,17 @@ def _constraints(
 ) -> tuple[Constraint, ...]:
     """Draw at most one cap, which comes first, and masks inside components."""
     constraints: list[Constraint] = []
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(("none", "cap", "budget")))
+    if kind != "none":
         actions = sorted(draw(st.sets(st.integers(m, len(every) - 1), min_size=1)))
+    if kind == "cap":
         idle = [draw(st.integers(0, every[v] - 1)) for v in actions]
         most = draw(st.integers(0, len(actions)))
         constraints.append(AtMost(tuple(actions), most, tuple(idle)))
+    elif kind == "budget":
+        costs = [draw(_costs(every[v])) for v in actions]
+        limit = sum(map(min, costs)) + draw(st.integers(0, 4))
+        constraints.append(Budget(tuple(actions), limit, tuple(costs)))
     for effect in effects:
         if draw(st.booleans()):
             variables = draw(st.sets(st.sampled_from(effect.scope)))

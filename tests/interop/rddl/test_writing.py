@@ -13,7 +13,7 @@ from fmdp.errors import TooLarge
 from fmdp.interop.rddl import read, write
 from fmdp.interop.rddl.writing import identifiers, number, texts
 from fmdp.model import FactoredMDP
-from fmdp.model.constraints import AtMost
+from fmdp.model.constraints import AtMost, Budget
 from fmdp.model.products import flatten
 from fmdp.problems import problem
 from fmdp.testing import strategies
@@ -62,7 +62,11 @@ def test_a_model_reads_back(name: str, tmp_path: Path) -> None:
 def test_constraints_read_back(tmp_path: Path) -> None:
     model = problem("machines:3")
     m, n = model.structure.m, len(model.structure.sizes)
-    capped = model.with_constraints(AtMost(tuple(range(m, n)), 2), AtMost((m, m + 1), 1))
+    capped = model.with_constraints(
+        AtMost(tuple(range(m, n)), 2),
+        AtMost((m, m + 1), 1),
+        Budget((m, m + 2), 2.4, ((0, 1), (1.5, 0.5))),
+    )
     found = again(capped, tmp_path)
     generator = np.random.default_rng(1)
     for _ in range(60):

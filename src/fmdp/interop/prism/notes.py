@@ -4,7 +4,8 @@
     //: actions {"restart": ["0", "1"]}           the action variables and their values, in order
     //: label restart_0 {"restart": "0"}          the joint action behind a label
     //: variable {"name": "pump 1", "values": ["new", "worn"], "scope": [...], "alike": [...]}
-    //: constraint {"name": ..., "scope": [...]}, or with "at_most", "of" and "idle"
+    //: constraint {"name": ..., "scope": [...]}, or with "at_most", "of" and "idle", or with
+    //: "budget", "of" and "costs"
     //: reward {"name": ..., "scope": [...], "range": [0, 1], "noise": {...}, "alike": [...]}
 
 Scopes use the file's names for variables and the names of the note `actions` for action variables.
@@ -25,7 +26,7 @@ from fmdp.interop.effects import with_effects
 from fmdp.interop.prism.program import Note, Program
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.alike import Alike
-from fmdp.model.constraints import AtMost, Constraint
+from fmdp.model.constraints import AtMost, Budget, Constraint, LinearCap
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.fields import is_value
 from fmdp.model.naming import Value
@@ -110,7 +111,7 @@ class FactorNote:
         """`known`: the number of every variable and action variable, in order."""
         self.line = note.line
         self.content = note.content
-        self.is_cap = "at_most" in note.content
+        self.is_cap = "at_most" in note.content or "budget" in note.content
         self.is_constraint = note.word == "constraint"
         self._known = known
         listed = note.content.get("of" if self.is_cap else "scope", [])
@@ -141,11 +142,14 @@ class FactorNote:
                 )
 
 
-def cap_of(note: FactorNote, n: int, m: int) -> AtMost:
+def cap_of(note: FactorNote, n: int, m: int) -> LinearCap:
     """Return the cap in a note of a file with n variables, for a model with m."""
     idle = note.content.get("idle", [])
     actions = tuple(v - n + m for v in note.scope)
     try:
+        if "budget" in note.content:
+            costs = note.content.get("costs", ())
+            return Budget(actions, note.content["budget"], costs, note.name or "")
         return AtMost(actions, note.content["at_most"], idle, note.name or "")
     except InvalidModel as error:
         refuse(note.line, f"the comment holds no cap: {error}")

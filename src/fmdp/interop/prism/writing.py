@@ -29,7 +29,7 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.interop import effects
 from fmdp.interop.identifiers import identifiers
 from fmdp.interop.prism.tokens import AVOIDED
-from fmdp.model.constraints import AtMost, Constraint, Mask
+from fmdp.model.constraints import AtMost, Budget, Constraint, Mask
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.naming import are_numerals, listed_values
 from fmdp.model.rules import Box, find_boxes
@@ -144,6 +144,10 @@ class _Writing:
             note["at_most"] = constraint.most
             note["of"] = self._scope(constraint.actions)
             note["idle"] = list(constraint.idle)
+        elif isinstance(constraint, Budget):
+            note["budget"] = constraint.limit
+            note["of"] = self._scope(constraint.actions)
+            note["costs"] = constraint.costs
         else:
             note["scope"] = self._scope(constraint.scope)
         yield f"\nmodule {self.limits[k]}"

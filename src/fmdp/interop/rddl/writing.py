@@ -20,7 +20,7 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.interop.rddl.variables import Array
-from fmdp.model.constraints import AtMost
+from fmdp.model.constraints import AtMost, Budget
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.io.files import write_atomically
 from fmdp.model.structure import Structure
@@ -255,6 +255,9 @@ class _Writer:
                 ]
                 conditions.append(f"[{' + '.join(parts)}] <= {constraint.most}")
                 continue
+            if isinstance(constraint, Budget):
+                conditions.append(self._budget(constraint))
+                continue
             table = constraint.forbidden_table(s.sizes).reshape(s.scope_sizes(constraint.scope))
             cases = []
             for values in np.argwhere(table):
@@ -265,6 +268,18 @@ class _Writer:
             if cases:
                 conditions.append(" ^ ".join(cases))
         return conditions, most
+
+    def _budget(self, budget: Budget) -> str:
+        """Return the condition that a budget is kept, with costs in whole units."""
+        parts = [
+            f"{cost} * [{self._equal(v, value)}]"
+            for v, costs in zip(
+                budget.actions, budget.unit_costs(self.structure.sizes), strict=True
+            )
+            for value, cost in enumerate(costs.tolist())
+            if cost
+        ]
+        return f"[{' + '.join(parts or ['0'])}] <= {budget.most_units}"
 
     def _equal(self, v: int, value: int, *, negated: bool = False) -> str:
         if v not in self.types:

@@ -2,9 +2,9 @@
 
 Version 1 has one table of rows per factor. Version 2 also has rules, which declare alike rows
 (factors.py reads its tables), constraints, effects, intervals, costs, and ranges that are computed
-from the tables. Version 3 also has derived variables. Version 1 is read as a version 2 with fewer
-keys and (0, 1) as the default range.
-Error messages name the place, the value and what is allowed.
+from the tables. Version 3 also has derived variables and budgets. Version 1 is read as a version 2
+with fewer keys and (0, 1) as the default range. Error messages name the
+place, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fmdp.errors import FileProblem, InvalidModel, TooLarge
 from fmdp.model.alike import Alike
 from fmdp.model.builder import Contents, contents_from_factors, variables_of
 from fmdp.model.conditions import Conditions, value_of
-from fmdp.model.constraints import MOST_ROWS, AtMost, Constraint, Forbidden
+from fmdp.model.constraints import MOST_ROWS, AtMost, Budget, Constraint, Forbidden
 from fmdp.model.effects import Effect, Effects, check_components
 from fmdp.model.fields import (
     array,
@@ -31,6 +31,7 @@ from fmdp.model.fields import (
     show,
     text,
 )
+from fmdp.model.forbidding import budget
 from fmdp.model.intervals import Intervals
 from fmdp.model.io.derived import read_derived
 from fmdp.model.io.factors import (
@@ -201,7 +202,7 @@ def _contents(
         )
         if shared
         else None,
-        constraints=_constraints(top.get("constraints", []), variables),
+        constraints=_constraints(top.get("constraints", []), variables, top["version"]),
         effects=effects,
         intervals=_intervals(joint, joint_rewards),
         groups=groups,
@@ -415,7 +416,7 @@ def _effects_of(
     )
 
 
-def _constraints(value: Any, variables: Structure) -> list[Constraint]:
+def _constraints(value: Any, variables: Structure, version: int) -> list[Constraint]:
     constraints: list[Constraint] = []
     for number, entry in enumerate(array(value, '"constraints"', is_object, "an object")):
         name = text(entry.get("name", ""), f'constraint {number}: "name"')
@@ -423,6 +424,9 @@ def _constraints(value: Any, variables: Structure) -> list[Constraint]:
         if "at_most" in entry:
             fields = keyed(entry, label, required=("at_most",), optional=("name", "of", "idle"))
             constraints.append(_at_most(fields, variables, name, label))
+        elif version >= 3 and "budget" in entry:
+            fields = keyed(entry, label, required=("budget", "costs"), optional=("name",))
+            constraints.append(_budget(fields, variables, name, label))
         else:
             fields = keyed(entry, label, required=("forbid",), optional=("name", "scope"))
             constraints.append(_forbidden(fields, variables, name, label))
@@ -470,6 +474,15 @@ def _at_most(fields: dict[str, Any], variables: Structure, name: str, label: str
             tuple(value for _, value in pairs),
             name,
         )
+    except InvalidModel as error:
+        raise InvalidModel(f"{label}: {error}") from None
+
+
+def _budget(fields: dict[str, Any], variables: Structure, name: str, label: str) -> Budget:
+    for key in fields["costs"] if is_object(fields["costs"]) else ():
+        read_scope([key], variables, f'{label}: "costs"', label)
+    try:
+        return budget(variables, fields["budget"], fields["costs"], name=name)
     except InvalidModel as error:
         raise InvalidModel(f"{label}: {error}") from None
 

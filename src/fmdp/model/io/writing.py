@@ -1,7 +1,8 @@
 """The text of a model file: one key, one list entry, one row or one rule per line.
 
 A model is written in version 1 if that can express it, so that older readers read it and old files
-are reproduced byte for byte, else in version 2, or in version 3 if it has derived variables. Alike
+are reproduced byte for byte, else in version 2, or in version 3 for derived variables, quantities
+and budgets. Alike
 rows are written once: by rules (rules.py) or as another factor with its variables renamed
 (renaming.py). Rows with the numbers of their classes are written if rules would not be shorter.
 Floats are written with the digits that identify them.
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fmdp.model.constraints import AtMost, Constraint
+from fmdp.model.constraints import AtMost, Budget, Constraint
 from fmdp.model.effects import Effect, first_rows
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.io.derived import written_derived
@@ -33,7 +34,8 @@ def text_of(model: FactoredMDP) -> str:
     """Return the text of the model file of a model."""
     s = model.structure
     known = s.alike is not None or s.effects is not None or model.intervals is not None
-    newest = bool(s.derived or model.quantities)
+    budgets = any(isinstance(constraint, Budget) for constraint in s.constraints)
+    newest = bool(s.derived or model.quantities or budgets)
     plain = not (known or s.constraints or newest)
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -395,6 +397,12 @@ def _constraint(s: Structure, constraint: Constraint) -> dict[str, Any]:
         entry |= {"at_most": constraint.most, "of": [s.names[v] for v in constraint.actions]}
         idle = [_value(s, *pair) for pair in constraint.pairs()]
         return entry | {"idle": idle[0] if len(set(idle)) == 1 else idle}
+    if isinstance(constraint, Budget):
+        costs = {
+            s.names[v]: {s.values[v][place]: cost for place, cost in enumerate(row) if cost}
+            for v, row in zip(constraint.actions, constraint.costs, strict=True)
+        }
+        return entry | {"budget": constraint.limit, "costs": costs}
     scope = constraint.scope
     boxes = find_boxes(s.scope_sizes(scope), constraint.forbidden_table(s.sizes))
     if set(scope) != {scope[axis] for box in boxes for axis in box}:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import TooLarge
-from fmdp.model import AtMost, Constraint, FactoredMDP, Structure
+from fmdp.model import AtMost, Budget, Constraint, FactoredMDP, Structure
 
 Floats = NDArray[np.float64]
 Actions = NDArray[np.int64]
@@ -148,6 +149,10 @@ def allowed_table(structure: Structure) -> NDArray[np.bool_]:
         if isinstance(constraint, AtMost):
             pairs = zip(constraint.actions, constraint.idle, strict=True)
             return sum(x[v] != idle for v, idle in pairs) > constraint.most
+        if isinstance(constraint, Budget):
+            spent = zip(constraint.actions, constraint.costs, strict=True)
+            total = sum(Fraction(repr(costs[x[v]])) for v, costs in spent)
+            return total > Fraction(repr(constraint.limit))
         table = constraint.forbidden_table(structure.sizes)
         return bool(table[scope_row(structure, constraint.scope, x)])
 
