@@ -26,6 +26,7 @@ _HOME = {
     "Decision": "fmdp.learning.agent",
     "Default": "fmdp.learning.default",
     "Derived": "fmdp.model",
+    "DirichletPrior": "fmdp.experiments.priors",
     "E3": "fmdp.learning.e3",
     "Effect": "fmdp.model",
     "Effects": "fmdp.model",
@@ -36,6 +37,7 @@ _HOME = {
     "FRmax": "fmdp.learning.frmax",
     "FSRL": "fmdp.learning.fsrl",
     "FactoredMDP": "fmdp.model",
+    "FamilyPrior": "fmdp.experiments.priors",
     "Finding": "fmdp.model",
     "Fit": "fmdp.logs",
     "Flat": "fmdp.learning.flat",
@@ -57,6 +59,7 @@ _HOME = {
     "PlanningLearner": "fmdp.learning.learner",
     "Policy": "fmdp.planning.policies.policy",
     "Prepared": "fmdp.planning.plan",
+    "Prior": "fmdp.experiments.priors",
     "Problem": "fmdp.problems",
     "Quantity": "fmdp.model",
     "REGAL": "fmdp.learning.regal",
@@ -127,6 +130,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.errors import FmdpError as FmdpError
     from fmdp.experiments.api import sweep as sweep
     from fmdp.experiments.comparison import compare as compare
+    from fmdp.experiments.priors import DirichletPrior as DirichletPrior
+    from fmdp.experiments.priors import FamilyPrior as FamilyPrior
+    from fmdp.experiments.priors import Prior as Prior
     from fmdp.experiments.results import Results as Results
     from fmdp.experiments.results import load_results as load_results
     from fmdp.learning.agent import Agent as Agent

@@ -20,14 +20,17 @@ from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import InThisProcess, Processes, Workers
+from fmdp.experiments.priors import Prior
 from fmdp.experiments.progress import progress_line
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import (
     NamedModel,
     Spec,
     cell_of,
+    check_checkpoints,
     check_seeds,
     label_of,
+    prior_of,
     problem_of,
     refuse_repeated,
     text_line,
@@ -46,6 +49,7 @@ def sweep(
     *,
     seeds: int | Sequence[int] = 20,
     steps: int = 10_000,
+    checkpoints: Sequence[int] = (),
     out: str | os.PathLike[str],
     name: str = "sweep",
     title: str | None = None,
@@ -59,7 +63,8 @@ def sweep(
     ----------
     problems
         Ids such as "circle:7", paths of model files, models, or a single one. A mapping gives them
-        names: {"ours": model}.
+        names: {"ours": model}. Priors, such as fmdp.DirichletPrior("circle:4"), and ids with
+        `seed=*` draw a model per seed.
     learners
         Learners such as fmdp.PSRL(c=0.1), their texts ("psrl,c=0.1", "module:Class"), and
         baselines: policies, policy files, functions state -> action. A mapping gives them labels:
@@ -69,6 +74,8 @@ def sweep(
         environment.
     steps
         Number of steps of every run.
+    checkpoints
+        Steps at which every measure is stored, beside 20 per decade.
     out
         Directory of the store; created if missing, otherwise resumed.
     name
@@ -96,7 +103,15 @@ def sweep(
         If a problem, learner, seed or number of steps is invalid, or `out` is not a store. Nothing
         is run then.
     """
-    spec = spec_of(problems, learners, seeds=seeds, steps=steps, name=name, title=title)
+    spec = spec_of(
+        problems,
+        learners,
+        seeds=seeds,
+        steps=steps,
+        checkpoints=checkpoints,
+        name=name,
+        title=title,
+    )
     return run_spec(spec, out, workers=workers, retry_failed=retry_failed, progress=progress)
 
 
@@ -129,32 +144,36 @@ def spec_of(
     *,
     seeds: int | Sequence[int],
     steps: int,
+    checkpoints: Sequence[int] = (),
     name: str = "sweep",
     title: str | None = None,
 ) -> Spec:
     """Return the validated spec of a sweep."""
-    models = problems_of(problems, "a sweep")
-    labelled = learners_of(learners, "a sweep")
     n_steps, all_seeds = whole(steps, "steps", 1), check_seeds(seeds)
+    marks = check_checkpoints(checkpoints, n_steps)
+    models = problems_of(problems, "a sweep", all_seeds)
+    labelled = learners_of(learners, "a sweep")
     cells = tuple(
-        cell_of(model, label, learner, n_steps)
+        cell_of(model, label, learner, n_steps, marks)
         for model, (label, learner) in itertools.product(models, labelled)
     )
     refuse_repeated(cells)
     where = {label: (learner, models) for label, learner in labelled}
-    text = as_toml("made in Python", name, n_steps, all_seeds, models, where)
-    return Spec(name, title or name, text, n_steps, all_seeds, models, cells)
+    text = as_toml("made in Python", name, n_steps, all_seeds, models, where, checkpoints=marks)
+    return Spec(name, title or name, text, n_steps, all_seeds, models, cells, checkpoints=marks)
 
 
-def problems_of(given: Any, what: str) -> tuple[NamedModel, ...]:
+def problems_of(given: Any, what: str, seeds: Sequence[int]) -> tuple[NamedModel, ...]:
     """Return the named problems of an argument of `sweep` or `compare`."""
     if isinstance(given, Mapping):
         by_name = {text_line(label, "a problem"): item for label, item in given.items()}
-        models = [replace(_problem(item, label), id=label) for label, item in by_name.items()]
+        models = [
+            replace(_problem(item, label, seeds), id=label) for label, item in by_name.items()
+        ]
     else:
         single = isinstance(given, str | os.PathLike | FactoredMDP)
         items = [given] if single or not isinstance(given, Iterable) else given
-        models = [_problem(item, f"model {number + 1}") for number, item in enumerate(items)]
+        models = [_problem(item, f"model {number + 1}", seeds) for number, item in enumerate(items)]
     if not models:
         raise InvalidParameter(f"{what} needs at least one problem")
     names = [model.id for model in models]
@@ -166,10 +185,12 @@ def problems_of(given: Any, what: str) -> tuple[NamedModel, ...]:
     return tuple(models)
 
 
-def _problem(given: Any, name: str) -> NamedModel:
+def _problem(given: Any, name: str, seeds: Sequence[int]) -> NamedModel:
     """Return a problem with its name; `name` is for a model without one."""
+    if isinstance(given, Prior):
+        return prior_of(given, seeds)
     if isinstance(given, str | os.PathLike):
-        return problem_of(os.fspath(given), Path())
+        return problem_of(os.fspath(given), Path(), seeds)
     model = given if isinstance(given, FactoredMDP) else problem(given)
     return NamedModel(model.name or name, model)
 
@@ -228,6 +249,7 @@ def as_toml(
     problems: Sequence[NamedModel],
     learners: Mapping[str, tuple[Learner, Sequence[NamedModel]]],
     others: str = "",
+    checkpoints: Sequence[int] = (),
 ) -> str:
     """Return a sweep as TOML, for readers of the store.
 
@@ -238,6 +260,7 @@ def as_toml(
         f"name = {_quoted(name)}",
         f"steps = {steps}",
         f"seeds = [{', '.join(map(str, seeds))}]",
+        *([f"checkpoints = {[*checkpoints]}"] if checkpoints else []),
         f"problems = {_list(problems)}",
         *([others.rstrip()] if others else []),
     ]

@@ -1,9 +1,10 @@
 """Cells: the runs of a store grouped by problem and learner, each with a unique name.
 
 A cell is one learner with one set of parameters, one planner with its settings and one number of
-steps, on one model (by content); its runs differ only in their seeds. Of runs that differ only in
-`results_version`, the newest counts. Of runs under one label that differ only in the user's code,
-the code requested last counts: after reverting an edit and sweeping again, the old runs are back.
+steps, on one model (by content) or one prior; its runs differ only in their seeds. Of runs that
+differ only in `results_version`, the newest counts. Of runs under one label that differ only in the
+user's code, the code requested last counts: after reverting an edit and sweeping again, the old
+runs are back.
 The spec that requested a cell last names it; cells with the same name get the differing settings
 appended. Runs that only forgotten specs request are hidden. Frames and reports take their names
 from here, so they agree.
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp.experiments.measures import PRIOR
 from fmdp.experiments.store import (
     Damaged,
     LeftOut,
@@ -43,8 +45,18 @@ class Cell:
 
     @property
     def model(self) -> str:
-        """The content hash of the model."""
+        """The content hash of the model; with a prior, of the one that the first run drew."""
         return self.runs[0].model
+
+    @property
+    def prior(self) -> str | None:
+        """The prior from which every run drew its model, as JSON; None for one model."""
+        return self.runs[0].measure(PRIOR)
+
+    @property
+    def source(self) -> str:
+        """What the runs share: the prior, or the content hash of the model."""
+        return self.prior or self.model
 
     @property
     def learner(self) -> str:
@@ -130,13 +142,15 @@ def _group(store: Store, specs: Sequence[StoredSpec] | None) -> GroupedRuns:
     for run in done:
         if run.key not in older:
             by_cell.setdefault(cell_key(run), []).append(run)
-    newest = {key: _newest(members) for key, members in by_cell.items()}
-    cells = _uniquely_named({k: _named(members, requests.labels) for k, members in newest.items()})
+    newest = {key: _newest(members, requests.numbers) for key, members in by_cell.items()}
+    cells = _uniquely_named(
+        {key: _named(members, requests) for key, members in newest.items()}, requests.numbers
+    )
     failed = []
     for run in runs:
         counts = run.key in places or not places
         if run.status == "failed" and counts and run.key not in older:
-            cell = cells.get(cell_key(run)) or _named((run,), requests.labels)
+            cell = cells.get(cell_key(run)) or _named((run,), requests)
             failed.append((cell.problem, cell.label, run))
     return GroupedRuns(
         cells=tuple(cells.values()),
@@ -157,6 +171,7 @@ class _Requests:
 
     def __init__(self, store: Store, specs: Sequence[StoredSpec]) -> None:
         self.labels: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
         self.numbers: dict[str, int] = {}
         """The number of the last request for a run."""
         self.places: dict[str, int] = {}
@@ -166,11 +181,12 @@ class _Requests:
         for number, spec in enumerate(specs):
             for member in members[spec.hash]:
                 self.labels[member.key] = member.label
+                self.problems[member.key] = member.problem
                 self.numbers[member.key] = number
         cells: dict[tuple[str, str, str], int] = {}
         for spec in sorted(specs, key=lambda spec: (spec.added, spec.hash)):
             for member in members[spec.hash]:
-                cell = (spec.hash, member.model, member.label)
+                cell = (spec.hash, member.problem, member.label)
                 self.places.setdefault(member.key, cells.setdefault(cell, len(cells)))
 
 
@@ -225,38 +241,61 @@ def cell_key(run: StoredRun) -> CellKey:
 
 def _without_code(run: StoredRun) -> CellKey:
     parameters, settings = canonical_json(run.parameters), canonical_json(run.planner_settings)
-    return run.model, run.steps, run.learner, parameters, run.planner or "", settings, ""
+    source = run.measure(PRIOR) or run.model
+    return source, run.steps, run.learner, parameters, run.planner or "", settings, ""
 
 
-def _newest(runs: Iterable[StoredRun]) -> tuple[StoredRun, ...]:
-    """Return the run of the newest results_version for each seed, by seed."""
+def _newest(runs: Iterable[StoredRun], requests: Mapping[str, int]) -> tuple[StoredRun, ...]:
+    """Return the run of the newest results_version for each seed, by seed.
+
+    Runs that differ only in their checkpoints are the same run; the one requested last counts.
+    """
     by_seed: dict[int, StoredRun] = {}
+
+    def rank(run: StoredRun) -> tuple[int, int]:
+        return run.results_version, requests.get(run.key, -1)
+
     for run in runs:
         other = by_seed.get(run.seed)
-        if other is None or run.results_version > other.results_version:
+        if other is None or rank(run) > rank(other):
             by_seed[run.seed] = run
     return tuple(by_seed[seed] for seed in sorted(by_seed))
 
 
-def _named(runs: tuple[StoredRun, ...], labels: Mapping[str, str]) -> Cell:
+def _named(runs: tuple[StoredRun, ...], requests: _Requests) -> Cell:
     first = runs[0]
-    label = next((labels[run.key] for run in runs if run.key in labels), None)
+    requested = next((run.key for run in runs if run.key in requests.labels), None)
+    if requested is not None:
+        return Cell(requests.problems[requested], requests.labels[requested], runs)
     # No spec in the store names this learner.
     default = " ".join([first.learner, *([first.planner] if first.planner else [])])
-    return Cell(first.problem, label or default, runs)
+    return Cell(first.problem, default, runs)
 
 
-def _uniquely_named(cells: Mapping[CellKey, Cell]) -> dict[CellKey, Cell]:
-    """Return the cells model by model, with unique names of problems and labels."""
+def _uniquely_named(
+    cells: Mapping[CellKey, Cell], requests: Mapping[str, int]
+) -> dict[CellKey, Cell]:
+    """Return the cells model by model, with unique names of problems and labels.
+
+    The last request for any cell of a model or prior names the problem.
+    """
     by_model: dict[str, dict[CellKey, Cell]] = {}
     for key, cell in cells.items():
-        by_model.setdefault(cell.model, {})[key] = cell
-    names = Counter(next(iter(members.values())).problem for members in by_model.values())
+        by_model.setdefault(cell.source, {})[key] = cell
+
+    def last_request(cell: Cell) -> int:
+        return max(requests.get(run.key, -1) for run in cell.runs)
+
+    called = {
+        source: max(members.values(), key=last_request).problem
+        for source, members in by_model.items()
+    }
+    names = Counter(called.values())
     named: dict[CellKey, Cell] = {}
-    for model, members in by_model.items():
-        name = next(iter(members.values())).problem
+    for source, members in by_model.items():
+        name = called[source]
         if names[name] > 1:  # a model file that changed between sweeps
-            name = f"{name} ({model[:8]})"
+            name = f"{name} ({next(iter(members.values())).model[:8]})"
         cells_of_model = [replace(cell, problem=name) for cell in members.values()]
         named |= zip(members, _with_unique_labels(cells_of_model), strict=True)
     return named

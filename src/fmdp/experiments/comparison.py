@@ -26,6 +26,7 @@ from fmdp.experiments.spec import (
     PlannedCell,
     Spec,
     cell_of,
+    check_checkpoints,
     check_seeds,
     parse_spec,
     refuse_repeated,
@@ -61,6 +62,7 @@ def compare(
     suite: str | None = None,
     seeds: int | Sequence[int] = SEEDS,
     steps: int = STEPS,
+    checkpoints: Sequence[int] = (),
     out: str | os.PathLike[str],
     name: str = "comparison",
     title: str | None = None,
@@ -84,7 +86,7 @@ def compare(
     suite
         Instead of problems: "paper", the problems of Xu & Tewari (2020) with the learners of
         `fmdp reproduce` beside all others, or "wide", problems of every family.
-    seeds, steps, out, name, workers, retry_failed, progress
+    seeds, steps, checkpoints, out, name, workers, retry_failed, progress
         As for `sweep`.
     title
         Title of its reports; by default that of the suite, or the name.
@@ -102,7 +104,14 @@ def compare(
         of the problems, or `out` is not a store. Nothing is run then.
     """
     spec = comparison_of(
-        problems, learners, suite=suite, seeds=seeds, steps=steps, name=name, title=title
+        problems,
+        learners,
+        suite=suite,
+        seeds=seeds,
+        steps=steps,
+        checkpoints=checkpoints,
+        name=name,
+        title=title,
     )
     if learners is not None and spec.left_out:
         first = spec.left_out[0]
@@ -122,6 +131,7 @@ def comparison_of(
     suite: str | None = None,
     seeds: int | Sequence[int] = SEEDS,
     steps: int = STEPS,
+    checkpoints: Sequence[int] = (),
     name: str = "comparison",
     title: str | None = None,
 ) -> Spec:
@@ -134,23 +144,27 @@ def comparison_of(
             f"got {got}"
         )
     n_steps, all_seeds = whole(steps, "steps", 1), check_seeds(seeds)
+    marks = check_checkpoints(checkpoints, n_steps)
     candidates = everybody() if learners is None else _requested(learners)
     others = ""
     given: tuple[PlannedCell, ...] = ()
     if chosen is None:
-        models = problems_of(problems, "a comparison")
+        models = problems_of(problems, "a comparison", all_seeds)
     elif chosen.learners and learners is None:
         others = chosen.learners
         # The suite's own learners are written as a spec.
         ids = ", ".join(f'"{problem}"' for problem in chosen.problems)
-        head = f"steps = {n_steps}\nseeds = {[*all_seeds]}\nproblems = [{ids}]\n"
+        head = (
+            f"steps = {n_steps}\nseeds = {[*all_seeds]}\ncheckpoints = {[*marks]}\n"
+            f"problems = [{ids}]\n"
+        )
         base = parse_spec(head + others, f"suite {chosen.name}", name=chosen.name)
         models, given = base.problems, base.cells
         present = {type(cell.learner) for cell in given}
         candidates = [c for c in candidates if type(c.learner) not in present]
     else:
-        models = problems_of(chosen.problems, "a comparison")
-    cells, left_out = _fitting(models, candidates, given, n_steps)
+        models = problems_of(chosen.problems, "a comparison", all_seeds)
+    cells, left_out = _fitting(models, candidates, given, n_steps, marks)
     _refuse_if_useless(cells, left_out, candidates, models)
     refuse_repeated(cells)
     where = {
@@ -159,10 +173,10 @@ def comparison_of(
         if c.learner is not None
         and (places := [cell.problem for cell in cells if cell.label == c.label])
     }
-    text = as_toml("made by compare", name, n_steps, all_seeds, models, where, others)
+    text = as_toml("made by compare", name, n_steps, all_seeds, models, where, others, marks)
     text += "".join(f"# {p.label} does not fit {p.problem}: {p.reason}\n" for p in left_out)
     title = title or (name if chosen is None else chosen.title)
-    return Spec(name, title, text, n_steps, all_seeds, models, cells, left_out)
+    return Spec(name, title, text, n_steps, all_seeds, models, cells, left_out, marks)
 
 
 def everybody() -> list[Candidate]:
@@ -211,6 +225,7 @@ def _fitting(
     candidates: Sequence[Candidate],
     given: Sequence[PlannedCell],
     steps: int,
+    checkpoints: Sequence[int],
 ) -> tuple[tuple[PlannedCell, ...], tuple[LeftOut, ...]]:
     """Return the cells of all pairs that fit, and the pairs that do not."""
     cells: list[PlannedCell] = []
@@ -218,12 +233,18 @@ def _fitting(
     for problem in models:
         cells += [cell for cell in given if cell.problem is problem]
         for label, learner, unmade, _ in candidates:
-            reason = unmade if learner is None else incompatibility(learner, problem.model)
+            reason = unmade if learner is None else _misfit(learner, problem)
             if reason:
                 left_out.append(LeftOut(problem.id, label, reason))
             elif learner is not None:
-                cells.append(cell_of(problem, label, learner, steps))
+                cells.append(cell_of(problem, label, learner, steps, checkpoints))
     return tuple(cells), tuple(left_out)
+
+
+def _misfit(learner: Learner, problem: NamedModel) -> str | None:
+    """Return the first reason why the learner cannot run on a model of the problem, or None."""
+    reasons = (incompatibility(learner, model) for model in problem.models)
+    return next((reason for reason in reasons if reason), None)
 
 
 def _refuse_if_useless(

@@ -32,15 +32,18 @@ class CellCurves(Cell):
 
 @dataclass(frozen=True)
 class ProblemCells:
-    """A model and its cells, in the order of the specs."""
+    """A model, or a prior, and its cells, in the order of the specs."""
 
     name: str
     model_hash: str
+    """The model; with a prior, the one that the first run drew."""
     gain: float | None
     gain_kind: str | None
     cells: tuple[CellCurves, ...]
     reward_size: float
     """Largest absolute reward of one step, by the ranges of the reward factors."""
+    prior: str | None = None
+    """The prior from which every run drew its model, as JSON; the gain is then None."""
 
     def resolution(self, steps: int, largest: float) -> float:
         """Return the size below which a difference of two regrets may be rounding alone.
@@ -126,17 +129,22 @@ def _with_curves(
 def _problems(store: Store, cells: Iterable[CellCurves]) -> tuple[ProblemCells, ...]:
     by_model: dict[str, list[CellCurves]] = {}
     for cell in cells:
-        by_model.setdefault(cell.model, []).append(cell)
-    return tuple(
-        ProblemCells(
-            members[0].problem,
-            model,
-            members[0].runs[0].measure(GAIN),
-            members[0].runs[0].measure(GAIN_KIND),
-            tuple(members),
-            _reward_size(store.model(model)),
-        )
-        for model, members in by_model.items()
+        by_model.setdefault(cell.source, []).append(cell)
+    return tuple(_problem(store, members) for members in by_model.values())
+
+
+def _problem(store: Store, cells: Sequence[CellCurves]) -> ProblemCells:
+    first = cells[0]
+    gain, kind = first.runs[0].measure(GAIN), first.runs[0].measure(GAIN_KIND)
+    models = {run.model for cell in cells for run in cell.runs}
+    return ProblemCells(
+        first.problem,
+        first.model,
+        gain if first.prior is None else None,
+        kind,
+        tuple(cells),
+        max(_reward_size(store.model(model)) for model in sorted(models)),
+        first.prior,
     )
 
 

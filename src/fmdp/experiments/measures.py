@@ -239,3 +239,12 @@ CPU_SECONDS = declare(
         column=None,
     )
 )
+PRIOR = declare(
+    Measure(
+        "prior",
+        str,
+        "the distribution from which the model of the run was drawn; missing where the model was "
+        "given",
+        of=lambda _: None,  # known to the sweep, not to the run
+    )
+)

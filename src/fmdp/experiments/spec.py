@@ -2,6 +2,8 @@
 
     problems x learners x values of their parameters x seeds -> runs
 
+A problem is one model, or a prior from which every seed draws its own (priors.py).
+
 A spec is read and checked completely before anything runs, and refused with one line that names the
 place. The result is resolved: every parameter and planner setting has its value, defaults included,
 and models, policies and code outside fmdp are identified by their content. The hash of a spec is
@@ -20,7 +22,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,13 @@ from fmdp._base.parameters import Parameter, quoted, resolve
 from fmdp._base.registries import attribute_at, is_place
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, UnknownName, did_you_mean
 from fmdp.experiments import RESULTS_VERSION
+from fmdp.experiments.priors import (
+    DirichletPrior,
+    FamilyPrior,
+    Prior,
+    draws_of,
+    has_every_seed,
+)
 from fmdp.experiments.store import LeftOut, canonical_json
 from fmdp.learning.agent import Agent
 from fmdp.learning.follow import Follow
@@ -42,6 +51,7 @@ from fmdp.planning.plan import Planner
 from fmdp.planning.registry import PLANNERS
 from fmdp.problems import problem
 from fmdp.problems.ids import is_path
+from fmdp.simulation.loop import checkpoints as usual_checkpoints
 
 HIGHEST = 2**63 - 1
 """Largest seed and number of steps: the largest integer of an SQLite column."""
@@ -52,7 +62,8 @@ MOST_RUNS = 1_000_000
 _DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 """A key of 64 parts, for which tomllib would take quadratic memory."""
 
-KEYS = ("name", "title", "steps", "seeds", "problems", "learners")
+KEYS = ("name", "title", "steps", "seeds", "checkpoints", "problems", "learners")
+PROBLEM_KEYS = ("problem", "prior", "label", "concentration", "rewards")
 LEARNER_KEYS = ("name", "policy", "rule", "label", "problems", "planner", "set")
 
 
@@ -103,10 +114,31 @@ def _foreign_code(agent: Agent) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class NamedModel:
-    """A model with its canonical id, or with the path of its file as written in the spec."""
+    """A model under its name: its canonical id, the path of its file, or the label in the spec.
+
+    With a prior every seed has its own model in `drawn`, and `model` is that of the first seed.
+    """
 
     id: str
     model: FactoredMDP
+    prior: Prior | None = None
+    drawn: Mapping[int, FactoredMDP] = field(default_factory=dict)
+
+    def of_seed(self, seed: int) -> FactoredMDP:
+        """Return the model that a run with this seed acts in."""
+        return self.drawn.get(seed, self.model)
+
+    @property
+    def models(self) -> tuple[FactoredMDP, ...]:
+        """All models: one, or one per seed."""
+        return tuple(self.drawn.values()) or (self.model,)
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        if self.prior is None:
+            return {"id": self.id, "model": self.model.content_hash}
+        hashes = [model.content_hash for model in self.models]
+        return {"id": self.id, "prior": self.prior.identity, "models": hashes}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +150,14 @@ class PlannedCell:
     learner: Learner
     steps: int
     resolved: Mapping[str, Any]
-    """Everything except the seed that the numbers of a run depend on."""
+    """Everything except the seed that the numbers of a run depend on; with a prior, what its draws
+    share."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Source texts of code outside fmdp, by module name."""
+    checkpoints: tuple[int, ...] = ()
+    """Steps at which measures are stored, beside the usual ones."""
+    drawn: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """With a prior: `resolved` of the model of each seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +168,17 @@ class PlannedRun:
     seed: int
     record: bool
 
+    @property
+    def model(self) -> FactoredMDP:
+        return self.cell.problem.of_seed(self.seed)
+
+    @property
+    def resolved(self) -> Mapping[str, Any]:
+        return self.cell.drawn.get(self.seed, self.cell.resolved)
+
     @cached_property
     def key(self) -> str:
-        content = {**self.cell.resolved, "seed": self.seed, "results_version": RESULTS_VERSION}
+        content = {**self.resolved, "seed": self.seed, "results_version": RESULTS_VERSION}
         return _hash(content)
 
 
@@ -150,6 +195,8 @@ class Spec:
     cells: tuple[PlannedCell, ...]
     left_out: tuple[LeftOut, ...] = ()
     """Pairs of a comparison that do not fit and are not run."""
+    checkpoints: tuple[int, ...] = ()
+    """Steps at which the spec asks for every measure."""
 
     @cached_property
     def resolved(self) -> dict[str, Any]:
@@ -163,11 +210,12 @@ class Spec:
             "title": self.title,
             "steps": self.steps,
             "seeds": list(self.seeds),
-            "problems": [{"id": p.id, "model": p.model.content_hash} for p in self.problems],
+            "problems": [problem.resolved for problem in self.problems],
             "cells": [
                 {"problem": cell.problem.id, "label": cell.label, **cell.resolved}
                 for cell in self.cells
             ],
+            **({"checkpoints": list(self.checkpoints)} if self.checkpoints else {}),
         }
 
     @cached_property
@@ -219,7 +267,8 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     title = text_line(document.get("title", name), "title")
     steps = whole(document["steps"], "steps", 1)
     seeds = check_seeds(document["seeds"])
-    problems = _problems(document["problems"], folder)
+    marks = check_checkpoints(document.get("checkpoints", []), steps)
+    problems = _problems(document["problems"], folder, seeds)
     entries = document["learners"]
     if not isinstance(entries, list) or not entries:
         raise InvalidParameter(f"'learners' must be a list of learners; got {quoted(entries)}")
@@ -227,11 +276,12 @@ def _spec(document: Mapping[str, Any], text: str, folder: Path, name: str) -> Sp
     by_problem: dict[str, list[PlannedCell]] = {p.id: [] for p in problems.values()}
     for number, entry in enumerate(entries):
         with _at(f"learners[{number}]"):
-            for cell in _cells(entry, problems, steps, folder):
+            for cell in _cells(entry, problems, steps, folder, marks):
                 by_problem[cell.problem.id].append(cell)
     cells = tuple(itertools.chain.from_iterable(by_problem.values()))
     refuse_repeated(cells)
-    return Spec(name, title, text, steps, seeds, tuple(problems.values()), cells)
+    named = tuple(problems.values())
+    return Spec(name, title, text, steps, seeds, named, cells, checkpoints=marks)
 
 
 def _refuse_many(entries: Sequence[Any], n_problems: int, n_seeds: int) -> None:
@@ -258,8 +308,8 @@ def _refuse_many(entries: Sequence[Any], n_problems: int, n_seeds: int) -> None:
             raise InvalidParameter(f"the spec has {n:,} {what}; at most {most:,} are possible")
 
 
-def _problems(given: Any, folder: Path) -> dict[str, NamedModel]:
-    """Return the problems by their text in the spec."""
+def _problems(given: Any, folder: Path, seeds: Sequence[int]) -> dict[str, NamedModel]:
+    """Return the problems by their text or label in the spec."""
     if not isinstance(given, list) or not given:
         raise InvalidParameter(
             f"'problems' must be a list of problem ids and model files; got {quoted(given)}"
@@ -267,18 +317,56 @@ def _problems(given: Any, folder: Path) -> dict[str, NamedModel]:
     problems: dict[str, NamedModel] = {}
     for number, entry in enumerate(given):
         with _at(f"problems[{number}]"):
-            text = text_line(entry, "a problem")
-            named = problem_of(text, folder)
+            if isinstance(entry, Mapping):
+                named = _problem_table(entry, folder, seeds)
+                text = named.id
+            else:
+                text = text_line(entry, "a problem")
+                named = problem_of(text, folder, seeds)
             if named.id in {other.id for other in problems.values()}:
                 raise InvalidParameter(f"{quoted(named.id)} is given twice; once is enough")
             problems[text] = named
     return problems
 
 
-def problem_of(text: str, folder: Path) -> NamedModel:
-    """Return the problem of an id, or of a model file relative to the folder."""
+def _problem_table(entry: Mapping[str, Any], folder: Path, seeds: Sequence[int]) -> NamedModel:
+    """Return the problem of a table with `problem` or `prior`."""
+    _only(entry, PROBLEM_KEYS, "a problem")
+    heads = [key for key in ("problem", "prior") if key in entry]
+    if len(heads) != 1:
+        got = " and ".join(f"'{key}'" for key in heads) or "neither"
+        raise InvalidParameter(f"a problem needs 'problem' or 'prior', one of the two; got {got}")
+    text = text_line(entry[heads[0]], heads[0])
+    settings = {key: entry[key] for key in ("concentration", "rewards") if key in entry}
+    if heads == ["problem"]:
+        if settings:
+            raise InvalidParameter(f"'{next(iter(settings))}' is for a 'prior', not a 'problem'")
+        named = problem_of(text, folder, seeds)
+    else:
+        base = problem_of(text, folder, seeds)
+        if base.prior is not None:
+            raise InvalidParameter(
+                f"'prior' takes one model, whose structure the draws have; got {quoted(text)}"
+            )
+        model = base.model if base.model.name else replace(base.model, name=base.id)
+        named = prior_of(DirichletPrior(model, **settings), seeds)
+    label = entry.get("label")
+    return named if label is None else replace(named, id=text_line(label, "label"))
+
+
+def prior_of(prior: Prior, seeds: Sequence[int]) -> NamedModel:
+    """Return a prior as a problem, with the model of every seed."""
+    drawn = draws_of(prior, seeds)
+    return NamedModel(str(prior), drawn[seeds[0]], prior, drawn)
+
+
+def problem_of(text: str, folder: Path, seeds: Sequence[int] = (0,)) -> NamedModel:
+    """Return the problem of an id, of a model file relative to the folder, or of an id with
+    `seed=*`."""
     file = folder / text
     is_file = _is_file(file)
+    if has_every_seed(text) and not is_file:
+        return prior_of(FamilyPrior(text, folder=folder), seeds)
     model = problem(file if is_file else text, folder=folder)
     named = model.name and not is_file and not is_path(text)
     return NamedModel(model.name if named else text, model)
@@ -290,7 +378,11 @@ def _is_file(path: Path) -> bool:
 
 
 def _cells(
-    entry: Any, problems: Mapping[str, NamedModel], steps: int, folder: Path
+    entry: Any,
+    problems: Mapping[str, NamedModel],
+    steps: int,
+    folder: Path,
+    checkpoints: Sequence[int],
 ) -> Iterator[PlannedCell]:
     if isinstance(entry, str):
         entry = {"name": entry}
@@ -314,24 +406,44 @@ def _cells(
             rest = [f"{key}={shown[key]}" for key in varied if key not in used]
             words = _words(text, rest, kind, planner if len(planners) > 1 else None)
         for named in chosen:
-            yield cell_of(named, words, learner, steps)
+            yield cell_of(named, words, learner, steps, checkpoints)
 
 
-def cell_of(problem: NamedModel, label: str, learner: Learner, steps: int) -> PlannedCell:
-    """Return the cell of a learner on a problem; the learner is started once to resolve it."""
+def cell_of(
+    problem: NamedModel,
+    label: str,
+    learner: Learner,
+    steps: int,
+    checkpoints: Sequence[int] = (),
+) -> PlannedCell:
+    """Return the cell of a learner on a problem; the learner is started to resolve it.
+
+    With a prior it is started on the model of every seed, whose structures may differ.
+    """
     planner = getattr(learner, "planner", None)
     if getattr(planner, "max_seconds", None) is not None:
         raise InvalidParameter(
             f"the planner of {quoted(label)} has 'max_seconds', which would make a run depend on "
             f"the speed of the machine; a sweep takes 'max_iterations'"
         )
-    content = {"model": problem.model.content_hash, "steps": steps}
+    # The usual checkpoints are in every curve, so only others make another run.
+    marks = sorted({*checkpoints} - {*usual_checkpoints(steps)})
+    shared: dict[str, Any] = {"steps": steps} | ({"checkpoints": marks} if marks else {})
     agent = learner.start(problem.model)
-    content |= resolved_learner(agent)
     sources = {
         name: text for thing in _foreign_code(agent) for name, text in source_texts(thing).items()
     }
-    return PlannedCell(problem, label, learner, steps, content, sources)
+    drawn: dict[int, Mapping[str, Any]] = {}
+    if problem.prior is None:
+        content = {"model": problem.model.content_hash, **shared, **resolved_learner(agent)}
+    else:
+        shared["prior"] = problem.prior.identity
+        content = {**shared, **resolved_learner(agent)}
+        drawn = {
+            seed: {"model": model.content_hash, **shared, **resolved_learner(learner.start(model))}
+            for seed, model in problem.drawn.items()
+        }
+    return PlannedCell(problem, label, learner, steps, content, sources, tuple(marks), drawn)
 
 
 def label_of(learner: Learner, varied: Sequence[str] = ()) -> str:
@@ -490,6 +602,13 @@ def check_seeds(given: Any) -> tuple[int, ...]:
             f"'seeds' must be how many, or a list of seeds, each once; got {quoted(given)}"
         )
     return seeds
+
+
+def check_checkpoints(given: Any, steps: int) -> tuple[int, ...]:
+    """Return the steps of a list in increasing order, each once."""
+    if not isinstance(given, list | tuple):
+        raise InvalidParameter(f"'checkpoints' must be a list of steps; got {quoted(given)}")
+    return tuple(sorted({whole(mark, "a checkpoint", 1, steps) for mark in given}))
 
 
 def _only(table: Mapping[str, Any], allowed: Sequence[str], what: str, hint: str = "") -> None:

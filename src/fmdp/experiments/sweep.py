@@ -88,13 +88,13 @@ def _add_spec(store: Store, spec: Spec) -> None:
             position,
             run.key,
             run.cell.problem.id,
-            run.cell.problem.model.content_hash,
+            run.model.content_hash,
             run.cell.label,
             run.seed,
         )
         for position, run in enumerate(spec.runs())
     ]
-    store.add_spec(stored, members, [problem.model for problem in spec.problems])
+    store.add_spec(stored, members, [m for problem in spec.problems for m in problem.models])
 
 
 class _Driver:

@@ -23,9 +23,9 @@ from fmdp import __version__
 from fmdp.errors import FmdpError
 from fmdp.experiments import RESULTS_VERSION
 from fmdp.experiments.executors import is_cancelled
-from fmdp.experiments.measures import checked, curves_of, measured
+from fmdp.experiments.measures import PRIOR, Value, checked, curves_of, measured
 from fmdp.experiments.spec import PlannedRun, resolved_learner
-from fmdp.experiments.store import Curve, Recording, StoredRun
+from fmdp.experiments.store import Curve, Recording, StoredRun, canonical_json
 from fmdp.learning.learner import Learner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import with_derived_values
@@ -53,6 +53,7 @@ class Task:
     seed: int
     steps: int
     record: bool
+    checkpoints: tuple[int, ...] = ()
     results_version: int = RESULTS_VERSION
     fmdp_version: str = __version__
 
@@ -62,12 +63,13 @@ class Task:
         return cls(
             key=run.key,
             problem=cell.problem.id,
-            model=cell.problem.model,
+            model=run.model,
             learner=cell.learner,
-            resolved=dict(cell.resolved),
+            resolved=dict(run.resolved),
             seed=run.seed,
             steps=cell.steps,
             record=run.record,
+            checkpoints=cell.checkpoints,
         )
 
 
@@ -118,16 +120,22 @@ def _make(task: Task) -> MadeRun:
         task.steps,
         task.seed,
         record=task.record,
+        checkpoints=(*checkpoints(task.steps), *task.checkpoints),
         reference=reference,
         progress=_stop_if_cancelled,
     )
     if run.interrupted:
         raise KeyboardInterrupt  # it ends the sweep; the run is neither done nor failed
     # Checked here as well as in the store, so that this run fails and not the sweep.
-    measures = checked(measured(run), done=True)
+    measures = checked(measured(run) | _about_prior(task), done=True)
     row = _row(task, status="done", seconds=run.seconds, measures=measures)
     recording = None if run.trajectory is None else recording_of(run.trajectory)
     return MadeRun(row, curve_of(run), recording)
+
+
+def _about_prior(task: Task) -> dict[str, Value]:
+    prior = task.resolved.get("prior")
+    return {} if prior is None else {PRIOR.name: canonical_json(prior)}
 
 
 def _stop_if_cancelled(progress: object) -> None:

@@ -314,7 +314,8 @@ def _short(values: Iterable[float]) -> list[float]:
 def _replay(store: Store, cell: CellCurves, model: FactoredMDP) -> dict[str, Any] | None:
     run = cell.recorded
     recording = None if run is None else store.recording(run.key)
-    if run is None or recording is None:
+    # With a prior the network that is drawn is that of one draw.
+    if run is None or recording is None or run.model != model.content_hash:
         return None
     of = len(recording.actions)
     steps = min(of, MOST_REPLAYED)
