@@ -176,12 +176,12 @@ def test_seeds_and_sizes_that_cannot_be_drawn_are_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr("fmdp.experiments.priors.MOST_NUMBERS", 100)
     with pytest.raises(FmdpError, match="for 9 seeds have more than 100 numbers"):
         draws_of(fmdp.FamilyPrior("random:2"), range(9))
+    model = fmdp.problem("circle:2")
+    narrow = fmdp.Intervals(
+        tuple(0.9 * table for table in model.transitions),
+        tuple(np.minimum(1.0, 1.1 * table) for table in model.transitions),
+        model.rewards,
+        model.rewards,
+    )
     with pytest.raises(FmdpError, match="it has intervals, which drawn rows would break"):
-        model = fmdp.problem("circle:2")
-        narrow = fmdp.Intervals(
-            tuple(0.9 * table for table in model.transitions),
-            tuple(np.minimum(1.0, 1.1 * table) for table in model.transitions),
-            model.rewards,
-            model.rewards,
-        )
         fmdp.DirichletPrior(replace(model, intervals=narrow))

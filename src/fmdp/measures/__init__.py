@@ -5,6 +5,7 @@ from fmdp.measures.largest_span import LargestSpans, largest_spans
 from fmdp.measures.mixing import chain_mixing_time, mixing_time
 from fmdp.measures.reachability import is_communicating
 from fmdp.measures.record import Measures, measure
+from fmdp.measures.regret_bound import psrl_regret_bound
 from fmdp.planning.spans import factored_spans, span
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "largest_spans",
     "measure",
     "mixing_time",
+    "psrl_regret_bound",
     "span",
 ]

@@ -7,6 +7,7 @@
     standings.csv, left-out.csv                    standings; pairs that do not fit, if any
     standings.png .svg .pdf                        the standings as a figure, for a comparison
     regret.png .svg .pdf, regret-linear, ...       curves of every measure that has them
+    bayesian-regret.png .svg .pdf                  means over drawn models, for a store with priors
     figure-2.png .svg .pdf, paper.txt              for a store with the paper's runs
     captions.txt                                   captions of the figures
 
@@ -17,17 +18,19 @@ The same store gives the same bytes, also while a sweep writes to it. Without Ma
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fmdp.experiments.analysis import Analysis, analyse
+from fmdp.experiments.bayesian import RegretBound, regret_bounds
 from fmdp.experiments.database import Notify, warn
 from fmdp.experiments.dataset import Dataset, gather
 from fmdp.experiments.measures import curve_names
 from fmdp.experiments.paper import panels
 from fmdp.experiments.standings import is_comparison
 from fmdp.experiments.store import Store
-from fmdp.reports import paper_claims, standings_figure, wording
+from fmdp.reports import bayesian_figure, paper_claims, standings_figure, wording
 from fmdp.reports.figures import (
     KINDS,
     Drawing,
@@ -43,7 +46,7 @@ from fmdp.reports.tables import tables
 
 FOLDER = "report"
 
-_FIGURES = ("figure-2", "standings")
+_FIGURES = ("figure-2", "standings", bayesian_figure.NAME)
 _TABLES = ("cells", "comparisons", "curves", "left-out", "runs", "standings")
 
 
@@ -77,11 +80,8 @@ class Report:
     """Sentences on the standings; empty if no two learners ran on one problem."""
     without_figures: str | None
     """The reason why there are no figures, or None."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on mixed versions, failed or missing runs, too few seeds."""
-        return notes(self.runs, self.analysis)
+    notes: tuple[str, ...]
+    """Notes on Bayesian regret, mixed versions, failed or missing runs, too few seeds."""
 
 
 def write_report(
@@ -106,11 +106,12 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
         specs = None if spec is None else [s for s in store.specs() if s.hash == spec]
         runs = gather(store, specs)
         analysis = analyse(runs)
+        bounds = regret_bounds(store, runs)
         texts = Texts(
             headline=paper_claims.headline(runs) or wording.headline(runs, analysis),
             paper=paper_claims.paragraphs(runs, analysis),
             standings=wording.sentences(runs, analysis),
-            notes=notes(runs, analysis),
+            notes=(*bayesian_figure.sentences(runs, bounds), *notes(runs, analysis)),
         )
         featured = {cell.label for panel in panels(runs) for cell in panel.papers}
         contents: dict[str, str | bytes] = {
@@ -123,17 +124,21 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
     except MissingPlots as error:
         reason = str(error)
     else:
-        contents |= _figures(runs)
+        contents |= _figures(runs, bounds)
     if texts.paper:
         contents["paper.txt"] = "\n\n".join(texts.paper) + "\n"
     new.write(contents)
     files = tuple(folder / name for name in contents)
-    return Report(folder, files[0], files, runs, analysis, texts.paper, texts.standings, reason)
+    return Report(
+        folder, files[0], files, runs, analysis, texts.paper, texts.standings, reason, texts.notes
+    )
 
 
-def _figures(data: Dataset) -> dict[str, str | bytes]:
+def _figures(data: Dataset, bounds: Mapping[str, RegretBound]) -> dict[str, str | bytes]:
     drawings: list[Drawing] = draw(data)
     figure_panels = panels(data)
+    if bayesian_figure.with_priors(data):
+        drawings.insert(0, bayesian_figure.figure(data, bounds))
     if is_comparison(data.standings):
         drawings.insert(0, standings_figure.figure(data.standings, data.grouped.left_out))
     if figure_panels:
