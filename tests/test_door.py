@@ -300,6 +300,12 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         },
         "flatten.model": lambda x: fmdp.flatten(x),
         "flatten.limit": lambda x: fmdp.flatten(MODEL, x),
+        "FamilyPrior.problem": lambda x: fmdp.FamilyPrior(x),
+        "FamilyPrior.draw": lambda x: fmdp.FamilyPrior("random:2").draw(x),
+        "DirichletPrior.problem": lambda x: fmdp.DirichletPrior(x),
+        "DirichletPrior.concentration": lambda x: fmdp.DirichletPrior(MODEL, x),
+        "DirichletPrior.rewards": lambda x: fmdp.DirichletPrior(MODEL, rewards=x),
+        "DirichletPrior.draw": lambda x: fmdp.DirichletPrior(MODEL).draw(x),
         "sample_model.statistics": lambda x: fmdp.sample_model(x, 1.0, 0.1, 0),
         "sample_model.c": lambda x: fmdp.sample_model(STATISTICS, x, 0.1, 0),
         "sample_model.prior": lambda x: fmdp.sample_model(STATISTICS, 1.0, x, 0),
@@ -512,6 +518,7 @@ def test_every_public_name_has_its_door_tried() -> None:
     }
     # What a class of one's own is made of.
     inherited = {"Flat", "Learner", "OptimisticLearner", "Planner", "PlanningLearner", "Prepared"}
+    inherited |= {"Prior"}
     elsewhere = {"compare", "load_results", "sweep"}  # tests/experiments
     assert set(fmdp.__all__) - records - inherited - elsewhere <= tried
     assert {kind.__name__ for kind in LEARNERS.own()} <= tried

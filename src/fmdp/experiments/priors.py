@@ -141,6 +141,7 @@ class FamilyPrior(Prior):
         seed
             Any seed that the family accepts.
         """
+        seed = _SEED.check(seed, "FamilyPrior.draw")
         return problem(parse_id(",".join([*self._parts, f"seed={seed}"]), self._folder))
 
 
