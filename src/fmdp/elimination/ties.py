@@ -131,12 +131,19 @@ def _chosen(values: NDArray[np.float64], slack: float, rule: int, seed: int) -> 
         highest: NDArray[np.int64] = values.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
         return highest
     n_states, n_actions = values.shape
-    states = np.arange(n_states, dtype=np.uint64) ^ np.uint64(_mix_python(seed & _MASK))
-    ranks = _mix_array(_mix_array(states)[:, None] ^ np.arange(n_actions, dtype=np.uint64))
+    ranks = tie_ranks(np.arange(n_states)[:, None], np.arange(n_actions), seed)
     ranks[~tied] = _MASK
     chosen: NDArray[np.int64] = ranks.argmin(axis=1)
     # A tied action may have the largest rank of all, too.
     return np.where(tied[np.arange(n_states), chosen], chosen, lowest)
+
+
+def tie_ranks(
+    states: NDArray[np.integer], actions: NDArray[np.integer], seed: int
+) -> NDArray[np.uint64]:
+    """Return `tie_hash` of states and actions, which broadcast: the lowest rank wins."""
+    keys = states.astype(np.uint64) ^ np.uint64(_mix_python(seed & _MASK))
+    return _mix_array(_mix_array(keys) ^ actions.astype(np.uint64))
 
 
 @njit(nogil=True)

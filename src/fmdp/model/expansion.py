@@ -196,6 +196,18 @@ def without_draws(structure: Structure) -> Expansion | None:
     return _Substitution(structure, kept).expansion()
 
 
+def without_all_but(model: FactoredMDP, kept: Scope) -> FactoredMDP:
+    """Return the model whose only derived variables are the kept ones; raise as `expand` does.
+
+    The kept variables must depend on states, actions and kept variables alone.
+    """
+    structure = model.structure
+    if len(kept) == len(structure.derived):
+        return model
+    refuse_shared_draws(structure)
+    return _Substitution(structure, kept).expansion().tables(model)
+
+
 def shared_draws(s: Structure) -> dict[int, list[int]]:
     """Return the drawn variables behind several state variables, with these state variables."""
     n = len(s.sizes)

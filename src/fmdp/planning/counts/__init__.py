@@ -1,0 +1,1 @@
+"""Exact plans on counts: models with exchangeable parts, planned by how many parts are in what."""
