@@ -89,14 +89,21 @@ def contents_from_tables(
     ):
         if len(given) != needed:
             raise InvalidModel(f"{len(given)} {what.format(needed)}; the numbers must agree")
-    rows = [
-        transition_table(structure, i, structure.transition_scopes[i], table)
-        for i, table in enumerate(transitions)
-    ]
-    means = [
-        reward_table(structure, k, structure.reward_scopes[k], table)
-        for k, table in enumerate(rewards)
-    ]
+    s = structure
+    # Parts of one type are given one array, which is checked and stored once.
+    stored: dict[tuple[Any, ...], FloatArray] = {}
+    rows = []
+    for i, table in enumerate(transitions):
+        key: tuple[Any, ...] = (id(table), s.scope_sizes(s.transition_scopes[i]), s.state_sizes[i])
+        if key not in stored:
+            stored[key] = transition_table(s, i, s.transition_scopes[i], table)
+        rows.append(stored[key])
+    means = []
+    for k, table in enumerate(rewards):
+        key = (id(table), s.scope_sizes(s.reward_scopes[k]), s.reward_ranges[k])
+        if key not in stored:
+            stored[key] = reward_table(s, k, s.reward_scopes[k], table)
+        means.append(stored[key])
     return checked_together(
         structure,
         rows,

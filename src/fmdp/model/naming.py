@@ -241,10 +241,12 @@ def checked_values(
         raise InvalidModel(
             f"value names for {len(values)} {kind} variables; must be for {len(sizes)}, or none"
         )
-    return tuple(
-        _checked_list(given, size, f"{kind} variable {quote(name)}")
-        for given, size, name in zip(values, sizes, names, strict=True)
-    )
+    # Variables that share one list of values are checked once.
+    checked: dict[tuple[int, int], Sequence[str]] = {}
+    for given, size, name in zip(values, sizes, names, strict=True):
+        if (id(given), size) not in checked:
+            checked[id(given), size] = _checked_list(given, size, f"{kind} variable {quote(name)}")
+    return tuple(checked[id(given), size] for given, size in zip(values, sizes, strict=True))
 
 
 def _checked_list(given: Any, size: int, label: str) -> Sequence[str]:

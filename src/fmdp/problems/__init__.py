@@ -20,6 +20,7 @@ __all__ = [
     "Coffee",
     "CoupledRivers",
     "Epidemic",
+    "Fleet",
     "Grid",
     "LargeDiameter",
     "Lock",
@@ -28,6 +29,7 @@ __all__ = [
     "Network",
     "Problem",
     "RandomModel",
+    "Restless",
     "RiverSwim",
     "Star",
     "SysAdmin",
@@ -43,12 +45,14 @@ if TYPE_CHECKING:
     from fmdp.problems.coffee import Coffee
     from fmdp.problems.coupled_rivers import CoupledRivers
     from fmdp.problems.epidemic import Epidemic
+    from fmdp.problems.fleet import Fleet
     from fmdp.problems.jao import JAO
     from fmdp.problems.large_diameter import LargeDiameter
     from fmdp.problems.lock import Lock
     from fmdp.problems.machines import Machines
     from fmdp.problems.maintenance import Maintenance
     from fmdp.problems.random import RandomModel
+    from fmdp.problems.restless import Restless
     from fmdp.problems.riverswim import RiverSwim
     from fmdp.problems.sysadmin import BiRing, Circle, Grid, Network, Star, SysAdmin, ThreeLeg, Tree
     from fmdp.problems.taxi import Taxi

@@ -112,6 +112,7 @@ def alike_setting(*choices: str, **limits: Any) -> Any:
         "rows": "rows: those of one machine of which the rule reads the same",
         "machines": "machines: those of all machines",
         "copies": "copies: the same row of every copy",
+        "types": "types: the same row of all parts of one type",
     }
     listed = "; ".join(meanings[choice] for choice in choices)
     return setting(

@@ -27,6 +27,8 @@ HOMES = {
     "taxi": "fmdp.problems.taxi:Taxi",
     "lock": "fmdp.problems.lock:Lock",
     "epidemic": "fmdp.problems.epidemic:Epidemic",
+    "fleet": "fmdp.problems.fleet:Fleet",
+    "restless": "fmdp.problems.restless:Restless",
     "random": "fmdp.problems.random:RandomModel",
 }
 """Module and class of the built-in families, which are imported on first use."""
