@@ -128,7 +128,12 @@ def alone(side: str, family: str, n: int, limit: float) -> dict[str, Any]:
     environment = os.environ | {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, env=environment, timeout=2 * limit + 60, check=False
+            words,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=2 * limit + 60,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"missing": f"more than {limit:g} s"}

@@ -216,7 +216,8 @@ class Quotient:
         self.shape = self.space.shape
         self.n_states = self.space.n_states
         self._refuse_many()
-        self._regimes = tuple(map(self._regimes_of, self.locals))
+        self.regimes = tuple(map(self._regimes_of, self.locals))
+        """By group the rows of its classes in every context."""
         self.moves: tuple[Move, ...] = tuple(self._all_moves())
         """The actions of the quotient."""
         self.pairs: tuple[Pairs, ...] = ()
@@ -226,7 +227,8 @@ class Quotient:
         self._law_numbers: dict[int, int] = {}
         self._chances: dict[tuple[int, int, int], Chance] = {}
         self._list_pairs()
-        self._laws = self._law_table()
+        self.laws = self._law_table()
+        """Laws of the next common values: [laws, common values]."""
         self._refuse_memory(self.predicted_bytes, "its chance steps")
 
     # ---- sizes ----
@@ -333,7 +335,7 @@ class Quotient:
     # ---- pairs ----
 
     def _list_pairs(self) -> None:
-        values = _Values(self)
+        values = PairValues(self)
         listed = []
         for move in self.moves:
             self.deadline.check()
@@ -344,12 +346,12 @@ class Quotient:
             stuck[pairs.states] = False
         assert not stuck.any(), "every joint state of a model has an allowed action"
 
-    def _pairs_of(self, move: Move, values: _Values) -> Pairs:
+    def _pairs_of(self, move: Move, values: PairValues) -> Pairs:
         states = values.start(move)
         if values.forbidden.any():
             states = values.restrict(~values.forbidden)
         rewards = values.rewards()
-        regimes = [of_group.numbers(values) for of_group in self._regimes]
+        regimes = [of_group.numbers(values) for of_group in self.regimes]
         rows = self._rows(regimes, values)
         laws = None
         if self.shape[-1] > 1:
@@ -362,11 +364,11 @@ class Quotient:
             laws = np.array(known, dtype=np.int32)[inverse.reshape(-1)]
         return Pairs(states.astype(np.int32), rows, rewards, laws)
 
-    def _rows(self, regimes: list[Indices], values: _Values) -> Indices:
+    def _rows(self, regimes: list[Indices], values: PairValues) -> Indices:
         """Return the place of each pair among the expectations, and note the blocks it needs."""
         n = len(values.states)
         joint = np.zeros(n, dtype=np.int64)
-        for number, of_group in zip(regimes, self._regimes, strict=True):
+        for number, of_group in zip(regimes, self.regimes, strict=True):
             joint = joint * len(of_group.regimes) + number
         rows = np.empty(n, dtype=np.int64)
         for case in np.unique(joint):
@@ -374,7 +376,7 @@ class Quotient:
             numbers = tuple(int(number[some[0]]) for number in regimes)
             extras, place = [], np.zeros(len(some), dtype=np.int64)
             for g, local in enumerate(self.locals):
-                regime = self._regimes[g].regimes[numbers[g]]
+                regime = self.regimes[g].regimes[numbers[g]]
                 n_base = len(regime.base)
                 extra = [0] * len(regime.extra)
                 columns = [np.zeros(len(some), dtype=np.int64) for _ in range(n_base)]
@@ -394,7 +396,7 @@ class Quotient:
     def _chance(self, g: int, regime: int, total: int) -> Chance:
         key = (g, regime, total)
         if key not in self._chances:
-            self._chances[key] = Chance(self._regimes[g].regimes[regime].base, total)
+            self._chances[key] = Chance(self.regimes[g].regimes[regime].base, total)
         return self._chances[key]
 
     def _offset(self, key: _BlockKey) -> int:
@@ -456,7 +458,7 @@ class Quotient:
         rest = moved.shape[1:]
         flat = np.ascontiguousarray(moved).reshape(len(moved), -1)
         total = local.n_parts
-        for row, number in zip(self._regimes[g].regimes[regime].extra, extra, strict=True):
+        for row, number in zip(self.regimes[g].regimes[regime].extra, extra, strict=True):
             for _ in range(number):
                 total -= 1
                 flat = with_one_more(flat, total, row)
@@ -500,7 +502,7 @@ class Quotient:
         picked: Floats = expectations[rows]
         if laws is None:
             return picked[:, 0]
-        mean: Floats = np.einsum("pc...,pc->p...", picked, self._laws[laws])
+        mean: Floats = np.einsum("pc...,pc->p...", picked, self.laws[laws])
         return mean
 
 
@@ -611,7 +613,7 @@ class _RegimesOfGroup:
             numbers.append(number)
         self._number = np.array(numbers, dtype=np.int64)
 
-    def numbers(self, values: _Values) -> Indices:
+    def numbers(self, values: PairValues) -> Indices:
         """Return the regime of each pair."""
         return self._number[values.index(self.shared, self.sizes)]
 
@@ -637,7 +639,7 @@ def _regime(rows: Floats, local: LocalSpace) -> _Regime:
     return _Regime(stacked(base), stacked(extra), type_of)
 
 
-class _Values:
+class PairValues:
     """Everything that factors depend on, for the pairs of one move after another."""
 
     def __init__(self, quotient: Quotient) -> None:

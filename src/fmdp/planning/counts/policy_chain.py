@@ -1,0 +1,155 @@
+"""The chain of a policy on counts: evaluation, and long-run means of what happens.
+
+The long-run mean of a function f of the counts and the move is the gain of the policy with rewards
+f. For any h, it lies between the least and the largest f + P h - h, so every mean has a certificate
+of its own, without the law of the chain. Where parts are exchangeable, a mean over all parts of a
+group is a function of the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.deadlines import NEVER, Deadline
+from fmdp.elimination.rounding import rounding_allowance
+from fmdp.planning.counts.quotient import Move, PairValues, Quotient
+from fmdp.planning.tabular.evaluation import REFINEMENTS, chain_resolvent
+from fmdp.planning.tabular.model import TabularModel
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+DIRECT_STATES = 1 << 10
+"""Most count vectors for which a chain is written out and solved directly."""
+SWEEPS = 20_000
+"""Most sweeps of an iteration for long-run means."""
+_CHECKED = 8
+"""Sweeps between two checks of the bounds."""
+_PATIENCE = 16
+"""The iteration ends if the bounds have not halved since a sixteenth of all sweeps so far."""
+_DAMPING = 0.9
+"""Step of the iteration; below 1, so that periodic chains converge."""
+
+
+class Means(NamedTuple):
+    """Certified bounds on long-run means, one per function; they hold from every state."""
+
+    lower: Floats
+    upper: Floats
+
+    @property
+    def widest(self) -> float:
+        return float((self.upper - self.lower).max(initial=0.0))
+
+
+class PolicyChain:
+    """The chain of a policy, given as one move per state of the quotient."""
+
+    def __init__(self, quotient: Quotient, moves: NDArray[np.integer[Any]]) -> None:
+        self.quotient = quotient
+        self.moves = np.asarray(moves, dtype=np.int64)
+        self.pairs = quotient.of_policy(self.moves)
+
+    @property
+    def n_states(self) -> int:
+        return self.quotient.n_states
+
+    def expected(self, h: Floats) -> Floats:
+        """Return P h; h is [S] or [S, functions]."""
+        expectations = self.quotient.expectations(h)
+        return self.quotient.expected(expectations, self.pairs.rows, self.pairs.laws)
+
+    def by_move(self) -> Iterator[tuple[Move, PairValues]]:
+        """Yield each move of the policy with all that factors depend on, in its states."""
+        values = PairValues(self.quotient)
+        for number in np.unique(self.moves).tolist():
+            states = values.start(self.quotient.moves[number])
+            values.restrict(self.moves[states] == number)
+            yield self.quotient.moves[number], values
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """P written out, [S, S]."""
+        return self.expected(np.eye(self.n_states))
+
+    def written_out(self) -> TabularModel:
+        """Return the chain as a model with one action."""
+        n = self.n_states
+        probabilities = self.matrix[:, None, :]
+        rewards = self.pairs.rewards[:, None]
+        return TabularModel(
+            np.broadcast_to(np.arange(n), probabilities.shape),
+            probabilities,
+            probabilities > 0.0,
+            rewards,
+            self.quotient.roundings,
+            np.full(rewards.shape, self.quotient.structure.reward_size),
+        )
+
+    def bounds(self, functions: Floats, h: Floats) -> Means:
+        """Return bounds on the long-run means of functions [S, F] that any h [S, F] proves."""
+        residual = functions + self.expected(h) - h
+        size = np.abs(h).max(axis=0) + np.abs(functions).max(axis=0)
+        slack = rounding_allowance(1.0, self.quotient.roundings) * size
+        least, most = functions.min(axis=0), functions.max(axis=0)
+        return Means(
+            np.maximum(residual.min(axis=0) - slack, least),
+            np.minimum(residual.max(axis=0) + slack, most),
+        )
+
+    def means(self, functions: Floats, tolerance: float, deadline: Deadline = NEVER) -> Means:
+        """Return bounds on the long-run means of functions of the state and the policy's move.
+
+        They meet up to the tolerance, unless the means depend on the initial state or too many
+        sweeps are needed. TimeUp is raised after the deadline.
+        """
+        h = self._direct(functions) if self.n_states <= DIRECT_STATES else None
+        if h is not None:
+            means = self.bounds(functions, h)
+            if means.widest <= tolerance:
+                return means
+        return self._iterated(functions, tolerance, deadline)
+
+    def _direct(self, functions: Floats) -> Floats | None:
+        """Return h with functions + P h - h nearly constant; None if the chain has no such h."""
+        n = self.n_states
+        anchor = int(np.linalg.matrix_power(self.matrix, 64).mean(axis=0).argmax())
+        rows = np.broadcast_to(np.arange(n), (n, n))
+        solve = chain_resolvent(rows, self.matrix, anchor)
+        if solve is None:
+            return None
+        h = np.zeros_like(functions)
+        means = np.zeros(functions.shape[1])
+        for _ in range(REFINEMENTS):
+            left = functions - means + self.matrix @ h - h
+            step = np.stack([solve(column) for column in left.T], axis=1)
+            if not np.isfinite(step).all():
+                return None
+            means += step[anchor]
+            step[anchor] = 0.0
+            h += step
+        return h
+
+    def _iterated(self, functions: Floats, tolerance: float, deadline: Deadline) -> Means:
+        h = np.zeros_like(functions)
+        best = Means(functions.min(axis=0), functions.max(axis=0))
+        halved, width = 0, np.inf
+        for sweep in range(SWEEPS):
+            deadline.check()
+            if sweep % _CHECKED == 0:
+                means = self.bounds(functions, h)
+                best = Means(
+                    np.maximum(best.lower, means.lower), np.minimum(best.upper, means.upper)
+                )
+                if best.widest <= 0.5 * width:
+                    halved, width = sweep, best.widest
+                if best.widest <= tolerance or sweep > _PATIENCE * (halved + _CHECKED):
+                    break
+            change = functions + self.expected(h) - h
+            h += _DAMPING * (change - 0.5 * (change.min(axis=0) + change.max(axis=0)))
+        return best
