@@ -31,7 +31,8 @@ SWEEPS = 20_000
 _CHECKED = 8
 """Sweeps between two checks of the bounds."""
 _PATIENCE = 16
-"""The iteration ends if the bounds have not halved since a sixteenth of all sweeps so far."""
+"""The iteration ends if the bounds have not halved since a sixteenth of all sweeps so far, and
+not before some thousand."""
 _DAMPING = 0.9
 """Step of the iteration; below 1, so that periodic chains converge."""
 
@@ -148,7 +149,7 @@ class PolicyChain:
                 )
                 if best.widest <= 0.5 * width:
                     halved, width = sweep, best.widest
-                if best.widest <= tolerance or sweep > _PATIENCE * (halved + _CHECKED):
+                if best.widest <= tolerance or sweep > _PATIENCE * (halved + 64):
                     break
             change = functions + self.expected(h) - h
             h += _DAMPING * (change - 0.5 * (change.min(axis=0) + change.max(axis=0)))
