@@ -22,28 +22,28 @@ Words = NDArray[np.uint64]
 
 
 class Moves(NamedTuple):
-    """What can happen in each state, under one policy; a row per known state.
+    """What can happen in each state, under one policy.
 
-    The next counts of class c are binomial draws, `sizes[row, c]` parts with the conditional
-    probabilities of law `laws[row, c]`; they go to the bins from `first_bin[row, c]` on.
+    The next counts of class c are binomial draws: `sizes[state, c]` parts with the conditional
+    probabilities of law `laws[state, c]`, which go to the bins from `first_bin[c]` on.
     """
 
-    row: Ints
-    """[states]: the row of each state, -1 if it is not known yet."""
     reward: Floats
-    """[rows]: expected reward."""
+    """[states]: expected reward."""
     sizes: Ints
-    """[rows, classes]: parts of each class, 0 for unused ones."""
+    """[states, classes]: parts of each class, 0 for unused ones."""
     laws: Ints
-    """[rows, classes]"""
+    """[states, classes]"""
     first_bin: Ints
-    """[rows, classes]"""
+    """[classes]"""
     n_bins: Ints
-    """[rows, classes]: local states of the group of the class."""
+    """[classes]: local states of the group of the class."""
     conditional: Floats
     """[laws, bins]: probability of each bin given that no earlier bin was drawn."""
     common: Floats
-    """[rows, sum of sizes]: cumulative distributions of the common variables."""
+    """[laws of the common variables, joint values]: cumulative; no rows without such variables."""
+    common_law: NDArray[np.int32]
+    """[states]: the law of the next common values."""
 
 
 class Numbering(NamedTuple):
@@ -57,10 +57,6 @@ class Numbering(NamedTuple):
     """[groups]: stride of the rank of its counts."""
     choose: Ints
     """[largest number of parts + 1, bins]: C(r + j, j)."""
-    common_first: Ints
-    """[common variables + 1]: first column of its distribution in `Moves.common`."""
-    common_step: Ints
-    """[common variables]: stride of the value."""
     log_factorial: Floats
     """[largest number of parts + 1]"""
 
@@ -124,8 +120,8 @@ def binomials(n, p, uniforms, log_factorial, out):  # type: ignore[no-untyped-de
 
 @njit(nogil=True)
 def state_number(numbering, counts, common):  # type: ignore[no-untyped-def]
-    """Return the number of a state: the ranks of the counts, and the common values."""
-    index = 0
+    """Return the number of a state: the ranks of the counts, and the joint common value."""
+    index = common
     for g in range(numbering.parts.shape[0]):
         first, end = numbering.group_first[g], numbering.group_first[g + 1]
         left, rank = numbering.parts[g], 0
@@ -134,32 +130,25 @@ def state_number(numbering, counts, common):  # type: ignore[no-untyped-def]
             rank += numbering.choose[left, end - 1 - b] - numbering.choose[after, end - 1 - b]
             left = after
         index += rank * numbering.group_step[g]
-    for i in range(common.shape[0]):
-        index += common[i] * numbering.common_step[i]
     return index
 
 
 @njit(nogil=True)
 def play_counts(  # type: ignore[no-untyped-def]
-    moves, numbering, state, steps, words, increment, counts, common, totals
+    moves, numbering, state, steps, words, increment, counts, totals
 ):
-    """Take up to `steps` steps from a state; return the number taken and the state.
+    """Take some steps from a state, and return the last state.
 
-    Ends early in a state that is not known. `totals[0]` is increased by the expected rewards;
-    `counts` and `common` are those of the returned state if a step was taken.
+    `totals[0]` is increased by the expected rewards; `counts` is a workspace.
     """
     moves, numbering = Moves(*moves), Numbering(*numbering)
-    for t in range(steps):
-        row = moves.row[state]
-        if row < 0:
-            return t, state
-        totals[0] += moves.reward[row]
+    for _ in range(steps):
+        totals[0] += moves.reward[state]
         counts[:] = 0
         for c in range(moves.sizes.shape[1]):
-            left = moves.sizes[row, c]
-            bin_ = moves.first_bin[row, c]
-            last = moves.n_bins[row, c] - 1
-            law = moves.laws[row, c]
+            left = moves.sizes[state, c]
+            first, last = moves.first_bin[c], moves.n_bins[c] - 1
+            law = moves.laws[state, c]
             for k in range(last):
                 if left == 0:
                     break
@@ -167,16 +156,14 @@ def play_counts(  # type: ignore[no-untyped-def]
                 if p > 0.0:
                     u = _uniform(words, increment)
                     drawn = binomial(left, p, u, numbering.log_factorial)
-                    counts[bin_ + k] += drawn
+                    counts[first + k] += drawn
                     left -= drawn
-            counts[bin_ + last] += left
-        for i in range(common.shape[0]):
+            counts[first + last] += left
+        value = 0
+        if moves.common.shape[0] > 0:
             u = _uniform(words, increment)
-            first, value = numbering.common_first[i], 0
-            while first + value < numbering.common_first[i + 1] - 1:
-                if u < moves.common[row, first + value]:
-                    break
+            law = moves.common_law[state]
+            while value < moves.common.shape[1] - 1 and u >= moves.common[law, value]:
                 value += 1
-            common[i] = value
-        state = state_number(numbering, counts, common)
-    return steps, state
+        state = state_number(numbering, counts, value)
+    return state
