@@ -519,7 +519,7 @@ def test_every_public_name_has_its_door_tried() -> None:
     # What a class of one's own is made of.
     inherited = {"Flat", "Learner", "OptimisticLearner", "Planner", "PlanningLearner", "Prepared"}
     inherited |= {"Prior"}
-    elsewhere = {"compare", "load_results", "sweep"}  # tests/experiments
+    elsewhere = {"compare", "load_results", "sweep", "write_report"}  # tests/experiments
     assert set(fmdp.__all__) - records - inherited - elsewhere <= tried
     assert {kind.__name__ for kind in LEARNERS.own()} <= tried
 

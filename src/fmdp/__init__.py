@@ -116,6 +116,7 @@ _HOME = {
     "warm": "fmdp.logs",
     "whatif": "fmdp.simulation",
     "with_reward_factors": "fmdp.learning.bonuses",
+    "write_report": "fmdp.reports.report",
 }
 
 # Whole rooms: fmdp.problems.Circle without an import of its own.
@@ -217,6 +218,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.status import Status as Status
     from fmdp.problems import Problem as Problem
     from fmdp.problems import problem as problem
+    from fmdp.reports.report import write_report as write_report
     from fmdp.service import Service as Service
     from fmdp.simulation import Environment as Environment
     from fmdp.simulation import Run as Run

@@ -68,7 +68,7 @@ def test_a_new_measure_is_one_declaration(mean_reward: Measure[float], tmp_path:
     assert written == [run.measures["mean_reward"] for run in runs]
     with Results.open(tmp_path) as results:
         assert results.runs()["mean_reward"].tolist() == [r.measures["mean_reward"] for r in runs]
-        assert results.curves("mean_reward").columns[-1] == "mean_reward"
+        assert results.curves("mean_reward").columns[-2] == "mean_reward"
         assert "mean_reward" in results.summary()["measure"].tolist()
 
 

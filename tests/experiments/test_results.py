@@ -147,6 +147,7 @@ def test_curves_have_every_seed(results: Results) -> None:
         "t",
         "regret",
         "gap_regret",
+        "problem_id",
     ]
     runs = results.runs()
     for row in runs[runs["status"] == "done"].itertuples():
@@ -162,7 +163,7 @@ def test_curves_have_every_seed(results: Results) -> None:
         assert own["regret"].iloc[-1] == row.regret
     assert len(frame) == 16 * len(curve.t)
     only = results.curves("gap_regret")
-    assert only.columns[-2:].tolist() == ["t", "gap_regret"]
+    assert only.columns[-3:].tolist() == ["t", "gap_regret", "problem_id"]
     with pytest.raises(UnknownName, match=r"'gap_regrets' has a curve.*did you mean \"gap_regret"):
         results.curves("gap_regrets")
 
@@ -314,6 +315,10 @@ TABLES: dict[str, dict[str, Any]] = {
     "runs": {"parameters": "all"},
     "curves": {},
     "summary": {},
+    "standings": {},
+    "comparisons": {"measure": "gap_regret"},
+    "slopes": {"measure": "gap_regret"},
+    "against": {"parameter": "c"},
     "recording": {"problem": "circle:2", "label": "random"},
 }
 
@@ -434,11 +439,11 @@ def test_every_block_of_the_page_is_run_or_is_an_example() -> None:
         text
         for kind, text in BLOCKS
         if text not in examples
-        and (kind == "toml" or not any(place in text for place in ('"DIR"', '"python-sweep"')))
+        and (kind == "toml" or not any(place in text for place in ('"DIR"', '-sweep"')))
     ]
     assert unknown == [text for _, text in BLOCKS if 'policy = "plan.npz"' in text]
     assert len(unknown) == 1
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 9
 
 
 @pytest.fixture
@@ -486,6 +491,14 @@ def test_the_sweep_of_the_page_runs(standing: Path, capsys: pytest.CaptureFixtur
     assert "24 done, 0 failed" in printed
     assert "DORL, linear programs" in printed
     assert printed.splitlines()[-1] == "27 {}"
+
+
+def test_the_priors_of_the_page_run(standing: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (text for _, text in BLOCKS if '"bayesian-sweep"' in text)
+    exec(compile(block.replace("steps=200", "steps=20"), "experiments.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("dirichlet(circle:3),concentration=1, seed 0\n")
+    assert "uniform rows" in printed
 
 
 def test_the_code_of_the_page_runs(

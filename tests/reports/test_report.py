@@ -12,13 +12,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import fmdp
 from fmdp.cli import main
 from fmdp.experiments.dataset import gather
 from fmdp.experiments.store import Store
 from fmdp.reports import figures
 from fmdp.reports.report import write_report
 
-TABLES = {"cells.csv", "comparisons.csv", "curves.csv", "runs.csv", "standings.csv"}
+TABLES = {"cells.csv", "comparisons.csv", "curves.csv", "runs.csv", "standings.csv", "slopes.csv"}
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ def test_files_and_printed_table(
     assert all(line.startswith("report of ") for line in printed.err.splitlines())
     names = {path.name for path in out.iterdir()}
     drawn = {"regret", "regret-linear", "gap-regret", "gap-regret-linear", "figure-2", "standings"}
+    drawn |= {"slopes"}
     assert names == TABLES | {f"{name}.svg" for name in drawn} | {
         "index.html",
         "captions.txt",
@@ -73,6 +75,25 @@ def test_without_matplotlib_all_but_the_figures_and_status_1(
     assert "fmdp[plots]" in error
     assert error.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {*TABLES, "index.html", "paper.txt"}
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_tables_as_latex(
+    two_problems: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["report", str(two_problems), "--out", str(tmp_path), "--latex"])
+    assert "standings.tex" in capsys.readouterr().out
+    with fmdp.load_results(two_problems) as results:
+        for name in ("standings", "summary", "comparisons", "slopes"):
+            text = (tmp_path / f"{name}.tex").read_text()
+            assert text == results.latex(name)
+            columns = text.splitlines()[3].count(" & ")
+            body = text.splitlines()[5:-2]
+            assert all(line.endswith(r" \\") for line in body)
+            assert {line.count(" & ") for line in body} == {columns}
+    # A report without LaTeX replaces one with it.
+    main(["report", str(two_problems), "--out", str(tmp_path)])
+    assert not list(tmp_path.glob("*.tex"))
 
 
 @pytest.mark.usefixtures("without_matplotlib")

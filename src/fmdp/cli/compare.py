@@ -68,6 +68,7 @@ def compare(
     workers: options.WorkerCount = None,
     dask: options.DaskAddress = None,
     retry_failed: options.RetryFailed = False,
+    latex: options.Latex = False,
     json: options.Json = False,
 ) -> int:
     """Compare learners on problems: regret and time per step.
@@ -91,7 +92,7 @@ def compare(
         print_setup(spec)
     summary = run_spec(spec, out, team, retry_failed=retry_failed)
     with progress(f"report of {out}", compiles=False):
-        written = write_report(out, spec=spec.hash, waiting=say)
+        written = write_report(out, spec=spec.hash, latex=latex, waiting=say)
     if json:
         print_json(as_json(spec, summary, written))
     else:

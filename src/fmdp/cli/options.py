@@ -104,6 +104,7 @@ DaskAddress = Annotated[
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="Repeat runs that failed or whose data is damaged.")
 ]
+Latex = Annotated[bool, typer.Option("--latex", help="Write the tables as LaTeX too (booktabs).")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object to standard output, nothing else.")
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fmdp.cli.options import Json, StoreDirectory
+from fmdp.cli.options import Json, Latex, StoreDirectory
 from fmdp.cli.output import print_json, print_people, table
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import say
@@ -34,13 +34,14 @@ def report(
         Path | None,
         typer.Option(metavar="DIR", help="Directory to write to. Default: DIR/report."),
     ] = None,
+    latex: Latex = False,
     json: Json = False,
 ) -> int:
     """Write figures, tables (CSV) and a web page of stored runs."""
     from fmdp.reports.report import write_report
 
     with progress(f"report of {directory}", compiles=False):
-        written = write_report(directory, out, waiting=say)
+        written = write_report(directory, out, latex=latex, waiting=say)
     if json:
         print_json(as_json(written))
     else:
@@ -100,6 +101,7 @@ def print_report(written: Report) -> None:
             print_across(summaries, names)
         else:
             print_down(summaries)
+    print_checkpoints(written, title_of(written.runs.measures[-1]))
     for paragraph in (*written.notes, *written.paragraphs):
         print(f"\n{printable(paragraph)}")
     kinds: dict[str, list[str]] = {}
@@ -107,6 +109,27 @@ def print_report(written: Report) -> None:
         kinds.setdefault(path.stem, []).append(path.suffix)
     beside = ", ".join(stem + " ".join(suffixes) for stem, suffixes in kinds.items())
     print(f"\npage    {printable(str(written.page))}\nfiles   {beside}")
+
+
+def print_checkpoints(written: Report, title: str) -> None:
+    """Print the last measure after the steps that a spec asks for."""
+    measure = written.runs.measures[-1]
+    rows = [entry for entry in written.checkpoints if entry[1] == measure]
+    if not rows:
+        return
+    marks = sorted({mark for _, _, mark, _ in rows})
+    by_cell: dict[tuple[str, str], dict[int, str]] = {}
+    for cell, _, mark, summary in rows:
+        by_cell.setdefault((cell.problem, cell.label), {})[mark] = short(summary)
+    heads = [f"t = {mark:,}" for mark in marks[:MOST_COLUMNS]]
+    lines = [
+        (*names, *(texts.get(mark, "-") for mark in marks[:MOST_COLUMNS]))
+        for names, texts in by_cell.items()
+    ]
+    print(f"\n{title} after t steps: median (mean, worst run)")
+    print_people(table(("problem", "learner", *heads), lines[:MOST_ROWS], right=heads))
+    if len(lines) > MOST_ROWS or len(marks) > MOST_COLUMNS:
+        print("checkpoints.csv has every row")
 
 
 def print_across(summaries: Mapping[tuple[str, str], SampleSummary], names: Sequence[str]) -> None:

@@ -13,16 +13,19 @@ itself, which compares all cells of the problem.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells
 from fmdp.experiments.standings import Standing, learners_of
 from fmdp.experiments.statistics import (
+    TOO_SMALL,
+    Interval,
     PairedTest,
     SampleSummary,
     holm,
+    median_coverage,
     signed_rank,
     summarise,
 )
@@ -30,6 +33,8 @@ from fmdp.experiments.statistics import (
 SIGNIFICANT = 0.05
 """Largest adjusted p-value of a finding."""
 NO_DIFFERENCE = "no difference shown"
+
+Row = Sequence[object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,3 +174,49 @@ def _comparison(
 def _by_seed(cell: CellCurves, measure: str) -> dict[int, float]:
     ends = cell.ends(measure)
     return {} if ends is None else dict(zip(cell.seeds, ends.tolist(), strict=True))
+
+
+COMPARISON_COLUMNS = (
+    *("problem", "measure", "first", "second", "seeds"),
+    *("median_difference", "interval_low", "interval_high"),
+    *("first_lower", "equal", "second_lower", "signed_rank", "p", "p_holm", "exact", "finding"),
+    *("comparisons_in_question", "interval_note", "interval_coverage"),
+    *("mean_difference", "mean_low", "mean_high"),
+)
+
+
+def comparison_rows(analysis: Analysis) -> Iterator[Row]:
+    """Yield the columns of every comparison; a value that does not apply is None."""
+    for comparison in analysis.comparisons:
+        test = comparison.test
+        yield (
+            comparison.problem,
+            comparison.measure,
+            comparison.first,
+            comparison.second,
+            test.n,
+            comparison.differences.median,
+            *interval_ends(comparison.differences.interval),
+            test.lower,
+            test.equal,
+            test.higher,
+            test.statistic,
+            test.p_value,
+            comparison.adjusted,
+            test.exact,
+            comparison.verdict,
+            comparison.family,
+            *about_median(comparison.differences),
+            comparison.differences.mean,
+            *interval_ends(comparison.differences.mean_interval),
+        )
+
+
+def interval_ends(interval: Interval | None) -> Row:
+    """Return the two ends of an interval, or None twice."""
+    return (None, None) if interval is None else interval
+
+
+def about_median(summary: SampleSummary) -> Row:
+    """Return the note in place of a missing interval, and the exact coverage of the interval."""
+    return "" if summary.interval else TOO_SMALL, median_coverage(summary.n)

@@ -12,6 +12,7 @@ from here, so they agree.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -231,6 +232,23 @@ def _left_out(specs: Iterable[StoredSpec], cells: Iterable[Cell]) -> tuple[LeftO
         for entry in spec.resolved.get("left_out", ())
     }
     return tuple(entry for pair, entry in pairs.items() if pair not in running)
+
+
+def canonical_ids(store: Store, cells: Iterable[Cell]) -> dict[str, str]:
+    """Return the canonical id of every problem by the name that its cells have.
+
+    It is the name of the model, or of the prior; the name itself for a model without one.
+    """
+    names = store.model_names()
+    ids = {}
+    for cell in cells:
+        run = cell.runs[0]
+        name = names.get(run.model, "")
+        if cell.prior is not None:
+            # The model of a draw is named after its prior and seed (priors.py).
+            name = json.loads(cell.prior).get("name") or name.removesuffix(f", seed {run.seed}")
+        ids[cell.problem] = name or cell.problem
+    return ids
 
 
 def cell_key(run: StoredRun) -> CellKey:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import FileProblem
-from fmdp.experiments.cells import Cell, GroupedRuns, group_runs
+from fmdp.experiments.cells import Cell, GroupedRuns, canonical_ids, group_runs
 from fmdp.experiments.measures import GAIN, GAIN_KIND, REGRET, curve_names
 from fmdp.experiments.standings import Standing, standings
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
@@ -65,6 +65,8 @@ class Dataset:
     """The same runs without curves, and what is known of runs that are not shown."""
     standings: tuple[Standing, ...]
     """Problem by problem, the lowest median first."""
+    ids: Mapping[str, str]
+    """Canonical ids of the problems by name."""
 
     @property
     def cells(self) -> tuple[CellCurves, ...]:
@@ -99,6 +101,7 @@ def gather(store: Store, specs: Sequence[StoredSpec] | None = None) -> Dataset:
         specs=all_specs,
         grouped=grouped,
         standings=tuple(standings(grouped.cells)),
+        ids=canonical_ids(store, grouped.cells),
     )
 
 

@@ -5,6 +5,10 @@
     results.curves()        # one row per checkpoint of a run
     results.summary()       # one row per problem, label and measure: median and quartiles
     results.standings()     # one row per problem and label: its place, and the time per step
+    results.comparisons()   # one row per two labels of a problem, compared on the same seeds
+    results.slopes()        # one row per problem, label and measure: growth with the steps
+    results.against("c")    # one row per value of a parameter
+    results.latex("standings")                # any of these tables for a paper
     results.recording("circle:4", "PSRL")     # one row per step of a recorded run
 
 Frames are pandas' (the extra `frames`). Each has a twin ending in `_table` that needs only NumPy: a
@@ -27,11 +31,20 @@ from numpy.typing import NDArray
 from fmdp._base.html import html_lines
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, UnknownName, did_you_mean
-from fmdp.experiments.cells import GroupedRuns, group_runs
+from fmdp.experiments.analysis import (
+    COMPARISON_COLUMNS,
+    analyse,
+    comparison_rows,
+    interval_ends,
+)
+from fmdp.experiments.cells import GroupedRuns, canonical_ids, group_runs
+from fmdp.experiments.dataset import Dataset, gather
+from fmdp.experiments.latex import LAYOUTS, latex
 from fmdp.experiments.measures import curve_names, declared
 from fmdp.experiments.standings import Standing, standings
 from fmdp.experiments.statistics import summarise
 from fmdp.experiments.store import Store, StoredRun, StoredSpec
+from fmdp.experiments.studies import Slope, against, slopes
 from fmdp.simulation.frames import needs_pandas
 from fmdp.simulation.trajectory import columns_of
 
@@ -252,7 +265,9 @@ class Results:
         """
         return _frame(self.curves_table(measure, spec))
 
-    def summary(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
+    def summary(
+        self, measure: str | None = None, spec: str | None = None, *, at: int | None = None
+    ) -> pd.DataFrame:
         """Return one row per problem, label and measure: statistics of the finished runs.
 
         Parameters
@@ -261,6 +276,9 @@ class Results:
             Name of a measure; None: all that are numbers.
         spec
             Name or hash of a spec, for its runs under its labels. None: all.
+        at
+            A checkpoint: the statistics are those after this many steps, of the measures with a
+            curve. None: after the last step.
 
         Returns
         -------
@@ -268,14 +286,14 @@ class Results:
             Columns problem, label, learner, role, steps, measure; runs, their number; least,
             lower_quartile, median, upper_quartile, most; interval_low and interval_high, the 95 %
             interval of the median, none below six runs; mean, and mean_low and mean_high, its 95 %
-            interval (Student's t), none for one run.
+            interval (Student's t), none for one run; problem_id, the canonical id of the problem.
 
         Raises
         ------
         UnknownName
-            If there is no such measure or spec.
+            If there is no such measure, spec or checkpoint.
         """
-        return _frame(self.summary_table(measure, spec))
+        return _frame(self.summary_table(measure, spec, at=at))
 
     def standings(self, spec: str | None = None) -> pd.DataFrame:
         """Return one row per problem and label: its place by regret, and the time per step.
@@ -294,7 +312,7 @@ class Results:
             number; median, mean, worst, lower_quartile, upper_quartile; ratio of the median to
             that of the best learner; seconds_per_step and clock, processor or wall; planner_calls,
             the median, and unconverged_plans, the sum over the runs; interval_low, interval_high,
-            mean_low and mean_high as in `summary`.
+            mean_low and mean_high as in `summary`; problem_id.
 
         Raises
         ------
@@ -302,6 +320,118 @@ class Results:
             If the store has no such spec.
         """
         return _frame(self.standings_table(spec))
+
+    def comparisons(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
+        """Return one row per two labels of a problem, compared on the seeds that both have.
+
+        Parameters
+        ----------
+        measure
+            Name of a measure; None: all that have a curve.
+        spec
+            Name or hash of a spec, for its runs under its labels. None: all.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns problem, measure, first, second; seeds, the number of pairs; median_difference
+            of first minus second with interval_low and interval_high; first_lower, equal and
+            second_lower, numbers of seeds; signed_rank and p of Wilcoxon's test; p_holm, corrected
+            over the comparisons_in_question; exact; finding, in words; interval_note,
+            interval_coverage; mean_difference with mean_low and mean_high; problem_id.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such measure or spec.
+        """
+        return _frame(self.comparisons_table(measure, spec))
+
+    def slopes(self, measure: str | None = None, spec: str | None = None) -> pd.DataFrame:
+        """Return one row per problem, label and measure: the growth of its mean with the steps.
+
+        Parameters
+        ----------
+        measure
+            Name of a measure; None: all that have a curve.
+        spec
+            Name or hash of a spec, for its runs under its labels. None: all.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns problem, label, learner, role, steps, measure, runs; first_step, a tenth of the
+            steps; slope of log(mean) against log(t) from there on, by least squares (1/2: like the
+            square root of t), none where a mean is not positive; slope_low and slope_high, its 95 %
+            interval by the jackknife over the runs; problem_id.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such measure or spec.
+        """
+        return _frame(self.slopes_table(measure, spec))
+
+    def against(
+        self, parameter: str, measure: str | None = None, spec: str | None = None
+    ) -> pd.DataFrame:
+        """Return one row per value of a parameter, for cells that differ in nothing else.
+
+        Parameters
+        ----------
+        parameter
+            A numeric setting of learners ("c"), of planners ("planner.tolerance"), or in the ids of
+            fmdp's own problems ("problem.size", "problem.actions").
+        measure
+            Name of a measure; None: gap regret, or regret where some run has no gap regret.
+        spec
+            Name or hash of a spec, for its runs under its labels. None: all.
+
+        Returns
+        -------
+        pd.DataFrame
+            Columns parameter; series, what the cells share; value; problem, label, measure, runs;
+            median with interval_low and interval_high, and mean with mean_low and mean_high, as in
+            `summary`; problem_id.
+
+        Raises
+        ------
+        UnknownName
+            If no cells differ in this parameter alone; the message has those that do.
+        """
+        return _frame(self.against_table(parameter, measure, spec))
+
+    def latex(self, table: str, measure: str | None = None, spec: str | None = None) -> str:
+        """Return a table as LaTeX, a tabular with the rules of the package booktabs.
+
+        Parameters
+        ----------
+        table
+            "standings", "summary", "comparisons" or "slopes".
+        measure
+            Name of a measure; None: all of the table. Standings have their own.
+        spec
+            Name or hash of a spec, for its runs under its labels. None: all.
+
+        Returns
+        -------
+        str
+            The text of a file that a paper can \\input.
+
+        Raises
+        ------
+        UnknownName
+            If there is no such table, measure or spec.
+        """
+        if table not in LAYOUTS:
+            raise UnknownName(
+                f"no table {quoted(table)} has a LaTeX form; those that have are "
+                f"{', '.join(LAYOUTS)}{did_you_mean(str(table), LAYOUTS)}"
+            )
+        if table == "standings":
+            return latex(table, self.standings_table(spec))
+        columns: Table = getattr(self, f"{table}_table")(measure, spec)
+        return latex(table, columns)
 
     def recording(
         self,
@@ -365,7 +495,7 @@ class Results:
         measures = {
             name: _array(row.run.measures.get(name) for row in rows) for name in _measures(rows)
         }
-        return (
+        return self._with_ids(
             _names(rows)
             | _of_runs(rows, "steps")
             | settings
@@ -373,7 +503,8 @@ class Results:
             | planners
             | _of_runs(rows, "status", "error")
             | measures
-            | _of_runs(rows, "seconds", "results_version", "key")
+            | _of_runs(rows, "seconds", "results_version", "key"),
+            spec,
         )
 
     def curves_table(self, measure: str | None = None, spec: str | None = None) -> Table:
@@ -396,28 +527,37 @@ class Results:
             missing = (np.full(length, np.nan) for length in lengths)
             pieces = (c.values.get(name, gap) for c, gap in zip(curves, missing, strict=True))
             table[name] = np.concatenate([np.zeros(0), *pieces])
-        return table
+        return self._with_ids(table, spec)
 
-    def summary_table(self, measure: str | None = None, spec: str | None = None) -> Table:
+    def summary_table(
+        self, measure: str | None = None, spec: str | None = None, *, at: int | None = None
+    ) -> Table:
         """Return `summary` without pandas, as arrays by column.
 
         Parameters
         ----------
-        measure, spec
+        measure, spec, at
             As in `summary`.
         """
         by_cell: dict[tuple[str, str], list[StoredRun]] = {}
         rows = [row for row in self._rows(spec) if row.run.status == "done"]
         for row in rows:
             by_cell.setdefault((row.problem, row.label), []).append(row.run)
-        names = _chosen(measure, [n for n in _measures(rows) if _is_number(rows, n)], "is a number")
+        if at is None:
+            numbers = [name for name in _measures(rows) if _is_number(rows, name)]
+            names = _chosen(measure, numbers, "is a number")
+            after: Mapping[str, Mapping[str, Any]] = {row.run.key: row.run.measures for row in rows}
+        else:
+            names = _chosen(measure, curve_names(), "has a curve")
+            after = self._after(at, rows)
         summaries = []
         for (problem, label), runs in by_cell.items():
             for name in names:
-                values = [run.measures[name] for run in runs if name in run.measures]
+                values = [after[run.key][name] for run in runs if name in after[run.key]]
                 if values:
                     s = summarise(values)
-                    about = (problem, label, runs[0].learner, runs[0].role, runs[0].steps)
+                    steps = runs[0].steps if at is None else at
+                    about = (problem, label, runs[0].learner, runs[0].role, steps)
                     quartiles = (s.best, s.lower_quartile, s.median, s.upper_quartile, s.worst)
                     of_median = s.interval or (np.nan, np.nan)
                     of_mean = s.mean_interval or (np.nan, np.nan)
@@ -427,7 +567,25 @@ class Results:
             *("least", "lower_quartile", "median", "upper_quartile", "most"),
             *("interval_low", "interval_high", "mean", "mean_low", "mean_high"),
         )
-        return {n: _array(row[place] for row in summaries) for place, n in enumerate(columns)}
+        return self._with_ids(_columns(columns, summaries), spec)
+
+    def _after(self, at: int, rows: Sequence[_Row]) -> dict[str, dict[str, float]]:
+        """Return the measures of every run after `at` steps; empty if its curve has none there."""
+        after: dict[str, dict[str, float]] = {}
+        for row in rows:
+            curve = self.store.curve(row.run.key)
+            places = np.flatnonzero(curve.t == at)
+            after[row.run.key] = {
+                name: float(values[place])
+                for name, values in curve.values.items()
+                for place in places
+            }
+        if not any(after.values()):
+            raise UnknownName(
+                f"no run has a checkpoint at {quoted(at)} steps; `curves` has those that are "
+                f"there, and 'checkpoints' of a sweep adds others"
+            )
+        return after
 
     def standings_table(self, spec: str | None = None) -> Table:
         """Return `standings` without pandas, as arrays by column.
@@ -438,8 +596,66 @@ class Results:
             As in `standings`.
         """
         rows = standings(self._grouped(spec).cells)
-        names = [field.name for field in fields(Standing)]
-        return {name: _array(getattr(row, name) for row in rows) for name in names}
+        return self._with_ids(_of_records(Standing, rows), spec)
+
+    def comparisons_table(self, measure: str | None = None, spec: str | None = None) -> Table:
+        """Return `comparisons` without pandas, as arrays by column.
+
+        Parameters
+        ----------
+        measure, spec
+            As in `comparisons`.
+        """
+        names = _chosen(measure, curve_names(), "has a curve")
+        data = self._data(spec)
+        rows = () if data is None else comparison_rows(analyse(data))
+        place = COMPARISON_COLUMNS.index("measure")
+        chosen = [row for row in rows if row[place] in names]
+        return self._with_ids(_columns(COMPARISON_COLUMNS, chosen), spec)
+
+    def slopes_table(self, measure: str | None = None, spec: str | None = None) -> Table:
+        """Return `slopes` without pandas, as arrays by column.
+
+        Parameters
+        ----------
+        measure, spec
+            As in `slopes`.
+        """
+        names = _chosen(measure, curve_names(), "has a curve")
+        data = self._data(spec)
+        rows = [] if data is None else slopes(data.cells, names)
+        return self._with_ids(_of_records(Slope, rows), spec)
+
+    def against_table(
+        self, parameter: str, measure: str | None = None, spec: str | None = None
+    ) -> Table:
+        """Return `against` without pandas, as arrays by column.
+
+        Parameters
+        ----------
+        parameter, measure, spec
+            As in `against`.
+        """
+        cells = self._grouped(spec).cells
+        if measure is not None:
+            _chosen(measure, [m.name for m in declared() if m.kind is not str], "is a number")
+        points = against(cells, parameter, measure, canonical_ids(self.store, cells))
+        rows = [
+            (
+                *(point.parameter, point.series, point.value),
+                *(point.cell.problem, point.cell.label, point.measure),
+                *(point.summary.n, point.summary.median),
+                *interval_ends(point.summary.interval),
+                point.summary.mean,
+                *interval_ends(point.summary.mean_interval),
+            )
+            for point in points
+        ]
+        columns = (
+            *("parameter", "series", "value", "problem", "label", "measure", "runs"),
+            *("median", "interval_low", "interval_high", "mean", "mean_low", "mean_high"),
+        )
+        return self._with_ids(_columns(columns, rows), spec)
 
     def recording_table(
         self,
@@ -458,10 +674,11 @@ class Results:
         """
         recorded = self.store.recorded()
         rows = [row for row in self._rows(None) if row.run.key in recorded]
+        ids = self._ids(None)
         matching = [
             row
             for row in rows
-            if problem in (None, row.problem)
+            if problem in (None, row.problem, ids.get(row.problem))
             and label in (None, row.label)
             and seed in (None, row.run.seed)
             and key in (None, row.run.key)
@@ -486,7 +703,23 @@ class Results:
         return list(_rows(self._grouped(spec)))
 
     def _grouped(self, spec: str | None) -> GroupedRuns:
-        return group_runs(self.store, None if spec is None else [self._spec(spec)])
+        return group_runs(self.store, self._specs(spec))
+
+    def _specs(self, spec: str | None) -> list[StoredSpec] | None:
+        return None if spec is None else [self._spec(spec)]
+
+    def _data(self, spec: str | None) -> Dataset | None:
+        """Return the cells with their curves; None if no run is done."""
+        return gather(self.store, self._specs(spec)) if self._grouped(spec).cells else None
+
+    def _ids(self, spec: str | None) -> dict[str, str]:
+        """Return the canonical ids of all problems by name."""
+        return canonical_ids(self.store, self._grouped(spec).cells)
+
+    def _with_ids(self, table: Table, spec: str | None) -> Table:
+        """Return the table with the canonical ids of its problems as the last column."""
+        ids = self._ids(spec)
+        return table | {"problem_id": _array(ids.get(name, name) for name in table["problem"])}
 
     def _spec(self, text: str) -> StoredSpec:
         specs = self.store.specs()
@@ -581,6 +814,16 @@ def _shown(settings: Sequence[Mapping[str, Any]], parameters: Parameters) -> Tab
     varied = [n for n in names if len({repr(s[n]) for s in settings if n in s}) > 1]
     chosen: Collection[str] = varied if parameters == "varied" else names
     return {name: _array(of_run.get(name) for of_run in settings) for name in chosen}
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    return {name: _array(row[place] for row in rows) for place, name in enumerate(names)}
+
+
+def _of_records(kind: type[Standing] | type[Slope], rows: Sequence[Any]) -> Table:
+    """Return one column per field of a dataclass."""
+    names = [field.name for field in fields(kind)]
+    return {name: _array(getattr(row, name) for row in rows) for name in names}
 
 
 def _array(values: Iterable[Any]) -> NDArray[Any]:

@@ -435,6 +435,10 @@ class Store:
                 raise ValueError(f"its content has the hash {model.content_hash}")
             return model
 
+    def model_names(self) -> dict[str, str]:
+        """Return the name of every model, which may be empty, by its content hash."""
+        return dict(self._rows("SELECT hash, name FROM models"))
+
     # Writing
 
     @contextlib.contextmanager

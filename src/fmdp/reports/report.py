@@ -4,10 +4,15 @@
 
     index.html                                     the page
     cells.csv comparisons.csv curves.csv runs.csv  the tables
-    standings.csv, left-out.csv                    standings; pairs that do not fit, if any
+    standings.csv, slopes.csv                      standings; growth with the steps
+    checkpoints.csv                                after the steps that a spec asks for, if any
+    left-out.csv                                   pairs that do not fit, if any
+    standings.tex summary.tex ...                  tables for a paper, with `latex=True`
     standings.png .svg .pdf                        the standings as a figure, for a comparison
     regret.png .svg .pdf, regret-linear, ...       curves of every measure that has them
     bayesian-regret.png .svg .pdf                  means over drawn models, for a store with priors
+    slopes.png .svg .pdf                           growth of regret with the steps
+    against-NAME.png .svg .pdf                     regret against a parameter with three values
     figure-2.png .svg .pdf, paper.txt              for a store with the paper's runs
     captions.txt                                   captions of the figures
 
@@ -26,11 +31,19 @@ from fmdp.experiments.analysis import Analysis, analyse
 from fmdp.experiments.bayesian import RegretBound, regret_bounds
 from fmdp.experiments.database import Notify, warn
 from fmdp.experiments.dataset import Dataset, gather
+from fmdp.experiments.latex import LAYOUTS
 from fmdp.experiments.measures import curve_names
 from fmdp.experiments.paper import panels
+from fmdp.experiments.results import Results
 from fmdp.experiments.standings import is_comparison
 from fmdp.experiments.store import Store
-from fmdp.reports import bayesian_figure, paper_claims, standings_figure, wording
+from fmdp.reports import (
+    bayesian_figure,
+    paper_claims,
+    standings_figure,
+    study_figures,
+    wording,
+)
 from fmdp.reports.figures import (
     KINDS,
     Drawing,
@@ -42,12 +55,14 @@ from fmdp.reports.figures import (
 from fmdp.reports.folder import Replacement
 from fmdp.reports.notes import notes
 from fmdp.reports.page import Texts, page
-from fmdp.reports.tables import tables
+from fmdp.reports.tables import AtCheckpoint, at_checkpoints, tables
 
 FOLDER = "report"
 
 _FIGURES = ("figure-2", "standings", bayesian_figure.NAME)
-_TABLES = ("cells", "comparisons", "curves", "left-out", "runs", "standings")
+_TABLES = (
+    *("cells", "checkpoints", "comparisons", "curves", "left-out", "runs", "slopes", "standings"),
+)
 
 
 def is_ours(name: str) -> bool:
@@ -59,9 +74,12 @@ def is_ours(name: str) -> bool:
         "paper.txt",
         ".DS_Store",  # written by macOS
         *(f"{table}.csv" for table in _TABLES),
+        *(f"{table}.tex" for table in LAYOUTS),
         *(f"{figure}.{kind}" for figure in (*_FIGURES, *curves) for kind in KINDS),
     }
-    return name in names or (name.startswith(".fmdp-") and name.endswith(".tmp"))
+    stem, _, kind = name.rpartition(".")
+    unfinished = name.startswith(".fmdp-") and kind == "tmp"
+    return name in names or unfinished or (kind in KINDS and study_figures.is_study(stem))
 
 
 @dataclass(frozen=True)
@@ -83,25 +101,52 @@ class Report:
     notes: tuple[str, ...]
     """Notes on Bayesian regret, mixed versions, failed or missing runs, too few seeds."""
 
+    @property
+    def checkpoints(self) -> tuple[AtCheckpoint, ...]:
+        """Summaries of every cell and measure after the steps that its specs ask for."""
+        return tuple(at_checkpoints(self.runs))
+
 
 def write_report(
     directory: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
     spec: str | None = None,
+    latex: bool = False,
     waiting: Notify = warn,
 ) -> Report:
-    """Write the report of the store in `directory` into `out` (default: directory/report).
+    """Write the page, tables and figures of stored runs.
 
-    `spec`, the hash of a spec, limits the report to its runs. `waiting` is called when a lock on
-    the store has to be waited for.
+    Parameters
+    ----------
+    directory
+        The `out` directory of a sweep.
+    out
+        Directory to write to, which holds nothing but an earlier report; by default
+        directory/report.
+    spec
+        The hash of a spec, for its runs alone. None: all.
+    latex
+        Whether to write the tables as LaTeX too.
+    waiting
+        Called with one line when a lock on the store has to be waited for.
+
+    Returns
+    -------
+    Report
+        The files written, and their content.
+
+    Raises
+    ------
+    FileProblem
+        If there is no store or no finished run, or `out` cannot be written or holds other files.
     """
     folder = Path(directory) / FOLDER if out is None else Path(out)
     with Store.open(directory, waiting=waiting) as store, Replacement(folder, is_ours) as new:
-        return _report(store, folder, new, spec)
+        return _report(store, folder, new, spec, latex)
 
 
-def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> Report:
+def _report(store: Store, folder: Path, new: Replacement, spec: str | None, latex: bool) -> Report:
     with store.snapshot():
         specs = None if spec is None else [s for s in store.specs() if s.hash == spec]
         runs = gather(store, specs)
@@ -117,6 +162,9 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
         contents: dict[str, str | bytes] = {
             "index.html": page(store, runs, analysis, texts, featured)
         }
+        if latex:
+            results = Results(store)
+            contents |= {f"{name}.tex": results.latex(name, spec=spec) for name in LAYOUTS}
     contents |= tables(runs, analysis)
     reason = None
     try:
@@ -135,7 +183,7 @@ def _report(store: Store, folder: Path, new: Replacement, spec: str | None) -> R
 
 
 def _figures(data: Dataset, bounds: Mapping[str, RegretBound]) -> dict[str, str | bytes]:
-    drawings: list[Drawing] = draw(data)
+    drawings: list[Drawing] = [*draw(data), *study_figures.figures(data)]
     figure_panels = panels(data)
     if bayesian_figure.with_priors(data):
         drawings.insert(0, bayesian_figure.figure(data, bounds))

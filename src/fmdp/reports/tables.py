@@ -15,22 +15,25 @@ from dataclasses import astuple, fields
 
 import numpy as np
 
-from fmdp.experiments.analysis import Analysis
-from fmdp.experiments.dataset import Dataset
+from fmdp.experiments.analysis import (
+    COMPARISON_COLUMNS,
+    Analysis,
+    about_median,
+    comparison_rows,
+    interval_ends,
+)
+from fmdp.experiments.dataset import CellCurves, Dataset
 from fmdp.experiments.measures import declared
 from fmdp.experiments.standings import Standing
-from fmdp.experiments.statistics import (
-    TOO_SMALL,
-    Interval,
-    SampleSummary,
-    mean_interval,
-    mean_of,
-    median_coverage,
-)
+from fmdp.experiments.statistics import SampleSummary, mean_interval, mean_of, summarise
 from fmdp.experiments.store import LeftOut, canonical_json
+from fmdp.experiments.studies import Slope, slopes
 
 Row = Sequence[object]
+AtCheckpoint = tuple[CellCurves, str, int, SampleSummary]
+"""A cell, a measure, a number of steps, and the summary of the measure after it."""
 
+_SLOPES = tuple(field.name for field in fields(Slope))
 _STANDINGS = tuple(field.name for field in fields(Standing))
 _LEFT_OUT = tuple(field.name for field in fields(LeftOut))
 
@@ -38,13 +41,18 @@ _LEFT_OUT = tuple(field.name for field in fields(LeftOut))
 def tables(data: Dataset, analysis: Analysis) -> dict[str, str]:
     """Return the CSV text of each file, by name."""
     left_out = data.grouped.left_out
-    return {
-        "cells.csv": as_csv(_CELLS, _cells(analysis)),
-        "comparisons.csv": as_csv(_COMPARISONS, _comparisons(analysis)),
-        "curves.csv": as_csv(_CURVES, _curves(data)),
-        "runs.csv": as_csv((*_BEFORE, *(m.name for m in declared()), *_AFTER), _runs(data)),
-        "standings.csv": as_csv(_STANDINGS, map(astuple, data.standings)),
-    } | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, left_out))} if left_out else {})
+    return (
+        {
+            "cells.csv": as_csv(_CELLS, _cells(analysis)),
+            "comparisons.csv": as_csv(COMPARISON_COLUMNS, comparison_rows(analysis)),
+            "curves.csv": as_csv(_CURVES, _curves(data)),
+            "runs.csv": as_csv((*_BEFORE, *(m.name for m in declared()), *_AFTER), _runs(data)),
+            "standings.csv": as_csv(_STANDINGS, map(astuple, data.standings)),
+            "slopes.csv": as_csv(_SLOPES, map(astuple, slopes(data.cells, data.measures))),
+        }
+        | _checkpoints_csv(data)
+        | ({"left-out.csv": as_csv(_LEFT_OUT, map(astuple, left_out))} if left_out else {})
+    )
 
 
 def as_csv(head: Row, rows: Iterable[Row]) -> str:
@@ -85,60 +93,16 @@ def _cells(analysis: Analysis) -> Iterable[Row]:
                 measure,
                 summary.n,
                 summary.median,
-                *_ends(summary.interval),
+                *interval_ends(summary.interval),
                 summary.lower_quartile,
                 summary.upper_quartile,
                 summary.best,
                 summary.worst,
                 summary.mean,
                 " ".join(map(str, versions)),
-                *_about_median(summary),
-                *_ends(summary.mean_interval),
+                *about_median(summary),
+                *interval_ends(summary.mean_interval),
             )
-
-
-def _ends(interval: Interval | None) -> Row:
-    return (None, None) if interval is None else interval
-
-
-def _about_median(summary: SampleSummary) -> Row:
-    """Return the note in place of a missing interval, and the exact coverage of the interval."""
-    return "" if summary.interval else TOO_SMALL, median_coverage(summary.n)
-
-
-_COMPARISONS = (
-    *("problem", "measure", "first", "second", "seeds"),
-    *("median_difference", "interval_low", "interval_high"),
-    *("first_lower", "equal", "second_lower", "signed_rank", "p", "p_holm", "exact", "finding"),
-    *("comparisons_in_question", "interval_note", "interval_coverage"),
-    *("mean_difference", "mean_low", "mean_high"),
-)
-
-
-def _comparisons(analysis: Analysis) -> Iterable[Row]:
-    for comparison in analysis.comparisons:
-        test = comparison.test
-        yield (
-            comparison.problem,
-            comparison.measure,
-            comparison.first,
-            comparison.second,
-            test.n,
-            comparison.differences.median,
-            *_ends(comparison.differences.interval),
-            test.lower,
-            test.equal,
-            test.higher,
-            test.statistic,
-            test.p_value,
-            comparison.adjusted,
-            test.exact,
-            comparison.verdict,
-            comparison.family,
-            *_about_median(comparison.differences),
-            comparison.differences.mean,
-            *_ends(comparison.differences.mean_interval),
-        )
 
 
 _CURVES = (
@@ -151,9 +115,43 @@ def _curves(data: Dataset) -> Iterable[Row]:
     for cell in data.cells:
         for measure, values in cell.curves.items():
             low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0).tolist()
-            means = [(mean_of(at_t), *_ends(mean_interval(at_t))) for at_t in values.T.tolist()]
+            means = [
+                (mean_of(at_t), *interval_ends(mean_interval(at_t))) for at_t in values.T.tolist()
+            ]
             for t, *row, mean in zip(cell.t.tolist(), median, low, high, means, strict=True):
                 yield (cell.problem, cell.label, measure, t, len(values), *row, *mean)
+
+
+def _checkpoints_csv(data: Dataset) -> dict[str, str]:
+    """Return the statistics of every cell after the steps that the specs ask for, if any."""
+    rows = [
+        (
+            *(cell.problem, cell.label, measure, t, summary.n),
+            *(summary.median, *interval_ends(summary.interval)),
+            *(summary.lower_quartile, summary.upper_quartile, summary.best, summary.worst),
+            *(summary.mean, *interval_ends(summary.mean_interval)),
+        )
+        for cell, measure, t, summary in at_checkpoints(data)
+    ]
+    return {"checkpoints.csv": as_csv(_CHECKPOINTS, rows)} if rows else {}
+
+
+_CHECKPOINTS = (
+    *("problem", "label", "measure", "t", "runs", "median", "interval_low", "interval_high"),
+    *("lower_quartile", "upper_quartile", "best", "worst", "mean", "mean_low", "mean_high"),
+)
+
+
+def at_checkpoints(data: Dataset) -> Iterable[AtCheckpoint]:
+    """Yield the summary of every cell and measure after every step that its specs ask for."""
+    asked = {spec.hash: spec.resolved.get("checkpoints", ()) for spec in data.specs}
+    for cell in data.cells:
+        marks = sorted({mark for spec in cell.specs for mark in asked.get(spec, ())})
+        places = [(mark, np.flatnonzero(cell.t == mark)) for mark in marks]
+        for measure, values in cell.curves.items():
+            for mark, place in places:
+                if place.size:
+                    yield cell, measure, mark, summarise(values[:, place[0]])
 
 
 _BEFORE = ("problem", "label", "seed", "steps")
