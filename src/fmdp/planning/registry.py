@@ -24,6 +24,7 @@ PLANNERS: Registry[Planner] = Registry(
         "exact": "fmdp.planning.exact.planner:Exact",
         "alp": "fmdp.planning.alp:ALP",
         "span": "fmdp.planning.span:SpanConstrained",
+        "coupled": "fmdp.planning.coupled:Coupled",
     },
 )
 

@@ -30,6 +30,7 @@ from fmdp.planning.policies.archive import (
     sizes_in,
     starts_in,
 )
+from fmdp.planning.policies.fleet import FleetPolicy
 from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
@@ -84,7 +85,7 @@ def _exploring(header: Header, arrays: Arrays) -> StoredPolicy:
     if content.dtype != np.uint8:
         raise InvalidParameter(f"its part 'base' is of {content.dtype}; must be of uint8")
     # The base is a function of the state alone, so it contains no further policy.
-    base = policy_from_bytes(content.tobytes(), "its base", kinds=("table", "greedy"))
+    base = policy_from_bytes(content.tobytes(), "its base", kinds=("table", "greedy", "fleet"))
     epsilon = header.get("epsilon")
     if not isinstance(epsilon, int | float):
         raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
@@ -102,6 +103,7 @@ READERS: dict[str, Callable[[Header, Arrays], StoredPolicy]] = {
     UniformPolicy.kind: _uniform,
     ExploringPolicy.kind: _exploring,
     MixedPolicy.kind: _mixed,
+    FleetPolicy.kind: FleetPolicy.from_archive,
     "greedy": _greedy,
 }
 """The function that reads each kind of policy from the header and the arrays of its file.

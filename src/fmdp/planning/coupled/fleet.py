@@ -1,0 +1,297 @@
+"""Fleets: models whose parts are independent but for budgets on their actions.
+
+A part is a connected set of variables: those that occur together in a factor, or in a constraint
+that is no budget. A budget is a linear cap (`AtMost`, `Budget`) on the action variables of several
+parts. Parts with the same sizes, scopes and constraints have one `Shape`, and arrays are stacked
+over its parts, so that nothing here is computed part by part but the grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.memory import describe_count
+from fmdp.errors import InvalidModel
+from fmdp.model import Structure
+from fmdp.model.constraints import AtMost, Constraint, Mask
+from fmdp.model.groups import Groups
+from fmdp.model.scopes import Scope
+from fmdp.model.spaces import IndexArray, count, project
+
+MOST_ENTRIES = 1 << 22
+"""Most transition probabilities of one part, written out."""
+MOST_BUDGETS = 64
+"""Most budgets: the search for prices takes more rounds with each of them."""
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A budget that parts share: the sum of costs, in whole units, is at most `most`."""
+
+    name: str
+    most: int
+    unit: float
+    """Size of a unit, in the costs of the constraint."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The parts with the same sizes, scopes and constraints; variables are numbered in the part.
+
+    In a part the state variables come first, then the action variables; both in the order of the
+    whole.
+    """
+
+    state_sizes: tuple[int, ...]
+    action_sizes: tuple[int, ...]
+    transition_scopes: tuple[Scope, ...]
+    reward_scopes: tuple[Scope, ...]
+    allowed: Mask
+    """[S, A]: whether the constraints within the part allow an action in a state."""
+    parts: IndexArray
+    """[n]: the numbers of the parts."""
+    states: IndexArray
+    """[n, state variables]: their numbers in the whole."""
+    actions: IndexArray
+    """[n, action variables]: their numbers in the whole, from m on."""
+    rewards: IndexArray
+    """[n, reward factors]: their numbers in the whole."""
+    costs: NDArray[np.int64]
+    """[n, budgets, A]: what each joint action of the part costs, in units."""
+
+    @property
+    def n_states(self) -> int:
+        return count(self.state_sizes)
+
+    @property
+    def n_actions(self) -> int:
+        return count(self.action_sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """The parts of a structure, and the budgets that they share."""
+
+    structure: Structure
+    n_parts: int
+    shapes: tuple[Shape, ...]
+    caps: tuple[Cap, ...]
+    constant_rewards: tuple[int, ...]
+    """Reward factors that depend on nothing."""
+
+
+@lru_cache(maxsize=8)
+def fleet_of(structure: Structure) -> Fleet:
+    """Return the parts and budgets of a structure; raise InvalidModel if it is not a fleet."""
+    reason, fleet = _split(structure)
+    if fleet is None:
+        raise InvalidModel(f"planner coupled needs parts that share only budgets: {reason}")
+    return fleet
+
+
+def why_not_a_fleet(structure: Structure) -> str | None:
+    """Return why the parts of a structure share more, or less, than budgets; None for a fleet."""
+    try:
+        fleet_of(structure)
+    except InvalidModel as error:
+        return str(error)
+    return None
+
+
+def _split(structure: Structure) -> tuple[str, Fleet | None]:
+    if structure.derived:
+        return "it has derived variables", None
+    linear = [c for c in structure.constraints if isinstance(c, AtMost)]
+    other = [c for c in structure.constraints if not isinstance(c, AtMost)]
+    groups = _connected(structure, other)
+    owner = np.empty(len(structure.sizes), dtype=np.int64)
+    for number, group in enumerate(groups):
+        owner[group] = number
+    shared = [c for c in linear if len(np.unique(owner[list(c.actions)])) > 1]
+    if len(shared) > MOST_BUDGETS:
+        return f"it has {len(shared)} budgets, and at most {MOST_BUDGETS} can be priced", None
+    priced = set(map(id, shared))
+    local = [c for c in structure.constraints if id(c) not in priced]
+    for group in groups:
+        n_states = count([structure.sizes[v] for v in group if v < structure.m])
+        n_pairs = count([structure.sizes[v] for v in group])
+        if n_states * n_pairs > MOST_ENTRIES:
+            size = f"a part of {describe_count(n_pairs)} (state, action) pairs"
+            return f"{_joining(structure, other)} joins variables to {size}, too many", None
+    parts = _Parts(structure, groups, owner, local, shared)
+    refusal = parts.refusal()
+    return (refusal, None) if refusal else ("", parts.fleet())
+
+
+def _connected(structure: Structure, local: Sequence[Constraint]) -> list[list[int]]:
+    """Return the sets of variables that factors and constraints other than budgets join."""
+    joined = Groups(len(structure.sizes))
+    joined.join_all((i, *scope) for i, scope in enumerate(structure.transition_scopes))
+    joined.join_all(structure.reward_scopes)
+    joined.join_all(constraint.scope for constraint in local)
+    return joined.members()
+
+
+def _joining(structure: Structure, local: Sequence[Constraint]) -> str:
+    """Return the label of the factor or constraint that joins the most variables."""
+    names = structure.names
+    factors = [
+        (len({i, *scope}), f"the next value of {names[i]}", {i, *scope})
+        for i, scope in enumerate(structure.transition_scopes)
+    ]
+    factors += [
+        (len(scope), f"reward {name}", set(scope))
+        for name, scope in zip(structure.reward_names, structure.reward_scopes, strict=True)
+    ]
+    factors += [(len(c.scope), c.label(names), set(c.scope)) for c in local]
+    _, label, scope = max(factors, key=lambda factor: factor[0])
+    listed = [names[v] for v in sorted(scope)]
+    shown = ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
+    return f"{label} (over {shown})"
+
+
+class _Parts:
+    """Groups the parts of a structure by their shapes."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        groups: list[list[int]],
+        owner: IndexArray,
+        local: Sequence[Constraint],
+        shared: Sequence[AtMost],
+    ) -> None:
+        self.structure = structure
+        self.groups = groups
+        self.rewards: list[list[int]] = [[] for _ in groups]
+        self.constants: list[int] = []
+        for k, scope in enumerate(structure.reward_scopes):
+            if scope:
+                self.rewards[owner[scope[0]]].append(k)
+            else:
+                self.constants.append(k)
+        self.constraints: dict[int, list[Constraint]] = {}
+        for constraint in local:
+            self.constraints.setdefault(int(owner[constraint.scope[0]]), []).append(constraint)
+        self.caps = tuple(_cap(constraint, structure) for constraint in shared)
+        self.unit_costs = [_unit_costs(constraint, structure) for constraint in shared]
+        by_signature: dict[Any, list[int]] = {}
+        for number in range(len(groups)):
+            by_signature.setdefault(self._signature(number), []).append(number)
+        self.shapes = tuple(self._shape(key, numbers) for key, numbers in by_signature.items())
+
+    def _signature(self, number: int) -> tuple[Any, ...]:
+        structure, group = self.structure, self.groups[number]
+        place = {v: p for p, v in enumerate(group)}
+        sizes = structure.sizes
+        states = [v for v in group if v < structure.m]
+
+        def within(scope: Scope) -> Scope:
+            return tuple(place[v] for v in scope)
+
+        constraints: tuple[Constraint, ...] = ()
+        if number in self.constraints:
+            # Only the numbers of the scope are looked up.
+            numbers: Any = place
+            constraints = tuple(c.renumbered(numbers, sizes) for c in self.constraints[number])
+        return (
+            tuple(sizes[v] for v in states),
+            tuple(sizes[v] for v in group[len(states) :]),
+            tuple(within(structure.transition_scopes[v]) for v in states),
+            tuple(within(structure.reward_scopes[k]) for k in self.rewards[number]),
+            constraints,
+        )
+
+    def _shape(self, key: tuple[Any, ...], numbers: list[int]) -> Shape:
+        state_sizes, action_sizes, transition_scopes, reward_scopes, constraints = key
+        sizes = (*state_sizes, *action_sizes)
+        m, width = len(state_sizes), len(sizes)
+        shape = count(state_sizes), count(action_sizes)
+        forbidden = np.zeros(count(sizes), dtype=np.bool_)
+        for constraint in constraints:
+            forbidden |= constraint.forbidden_table(sizes)[project(sizes, constraint.scope)]
+        variables = np.array([self.groups[n] for n in numbers], dtype=np.int64)
+        variables = variables.reshape(len(numbers), width)
+        actions = variables[:, m:]
+        costs = np.zeros((len(numbers), len(self.caps), shape[1]), dtype=np.int64)
+        for k, cost_of in enumerate(self.unit_costs):
+            for place in range(actions.shape[1]):
+                value = project(action_sizes, [place])
+                rows = np.stack([cost_of[v][: action_sizes[place]] for v in actions[:, place]])
+                costs[:, k] += rows[:, value]
+        return Shape(
+            state_sizes,
+            action_sizes,
+            transition_scopes,
+            reward_scopes,
+            ~forbidden.reshape(shape),
+            np.array(numbers, dtype=np.int64),
+            variables[:, :m],
+            actions,
+            np.array([self.rewards[n] for n in numbers], dtype=np.int64).reshape(len(numbers), -1),
+            costs,
+        )
+
+    def refusal(self) -> str:
+        """Return which budget cannot be met in some state by cheapest actions; or nothing."""
+        least = np.zeros(len(self.caps), dtype=np.int64)
+        for shape in self.shapes:
+            cheapest = cheapest_actions(shape.allowed, shape.costs)
+            # [n, budgets, S]: the cost of each action where it is allowed.
+            costs = np.where(shape.allowed, shape.costs[:, :, None, :], np.iinfo(np.int64).max)
+            lowest = costs.min(axis=3)
+            base = np.take_along_axis(shape.costs, cheapest, axis=2) if len(self.caps) else lowest
+            unmet = (base > lowest).any(axis=(1, 2))
+            if unmet.any():
+                v = int(shape.actions[int(unmet.argmax()), 0])
+                return (
+                    f"no action of {self.structure.names[v]} costs least in all budgets, "
+                    f"so that none is sure to meet them"
+                )
+            least += lowest.max(axis=2).sum(axis=0)
+        for cap, sum_of_least in zip(self.caps, least, strict=True):
+            if sum_of_least > cap.most:
+                return (
+                    f"{cap.name} has the limit {cap.most * cap.unit:g}, and the cheapest actions "
+                    f"may cost {sum_of_least * cap.unit:g}"
+                )
+        return ""
+
+    def fleet(self) -> Fleet:
+        return Fleet(
+            self.structure, len(self.groups), self.shapes, self.caps, tuple(self.constants)
+        )
+
+
+def cheapest_actions(allowed: Mask, costs: NDArray[np.int64]) -> IndexArray:
+    """Return for each part and state the first allowed action with the least sum of costs.
+
+    `allowed` is [S, A], `costs` [n, budgets, A]; the result is [n, 1, S].
+    """
+    total = costs.sum(axis=1)[:, None, :]
+    high = int(total.max(initial=0)) + 1
+    cheapest: IndexArray = np.where(allowed, total, high).argmin(axis=2)[:, None, :]
+    return cheapest
+
+
+def _unit_costs(constraint: AtMost, structure: Structure) -> dict[int, IndexArray]:
+    """Return the cost of each value of each action variable, in units; zeros for the others."""
+    sizes = structure.sizes
+    largest = max(sizes[structure.m :])
+    costs = dict.fromkeys(range(structure.m, len(sizes)), np.zeros(largest, dtype=np.int64))
+    for v, idle in constraint.pairs():
+        costs[v] = (np.arange(largest) != idle).astype(np.int64)
+    return costs
+
+
+def _cap(constraint: AtMost, structure: Structure) -> Cap:
+    name = constraint.name or constraint.label(structure.names)
+    if len(name) > 60:
+        name = f"at most {constraint.most} of {len(constraint.actions)} actions"
+    return Cap(name, constraint.most, 1.0)
