@@ -219,7 +219,8 @@ def make_planner(
     kind, settings = options.requested_planner(request)
     if kind is None:
         limit: Any = settings.get("memory_limit")
-        default, reason = planner_for_learning(model.structure, limit)
+        coupled = learner.plans_for_models and options.takes_all("coupled", settings)
+        default, reason = planner_for_learning(model.structure, limit, coupled=coupled)
         return type(default).make(settings), reason
     if kind.name == learner.only_planner:
         # The learner sets these itself before every plan.

@@ -217,10 +217,10 @@ _SIGNATURE = {
         str | None,
         typer.Option(
             "--planner",
-            metavar="exact|alp|span",
+            metavar="exact|alp|span|coupled",
             help="Planner, with optional settings, e.g. alp,basis=pairs; module:Class for your "
             "own. Default: exact if it fits into memory (inside learners: if a plan is predicted "
-            "to be fast enough), else alp.",
+            "to be fast enough), else coupled if parts share budgets only, else alp.",
             autocompletion=complete_planner,
             **_PANEL,
         ),
@@ -332,6 +332,11 @@ def _implied_planner(settings: Mapping[str, object]) -> type[Planner] | None:
             )
     common = set.intersection(*map(set, planners.values()))
     return common.pop() if len(common) == 1 else None
+
+
+def takes_all(name: str, settings: Iterable[str]) -> bool:
+    """Return whether the planner with this name has all these settings."""
+    return all(name in {kind.name for kind in _planners_with(one)} for one in settings)
 
 
 def _names(kinds: Iterable[type[Planner]]) -> str:

@@ -64,6 +64,7 @@ STATISTICS_KEYS = (
     "intervals",
     "span_error",
     "limits",
+    "fleet",
 )
 """Keys of the JSON object that some planners and criteria put into the plan's statistics."""
 KEYS = (
@@ -177,7 +178,10 @@ def run(
             if kind is None:
                 memory: Any = settings.get("memory_limit")
                 default, result["planner_reason"] = choose_planner(
-                    structure, memory_limit=memory, deadline=deadline
+                    structure,
+                    coupled=options.takes_all("coupled", settings),
+                    memory_limit=memory,
+                    deadline=deadline,
                 )
                 kind = type(default)
         except TimeUp:
@@ -306,6 +310,7 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
     if result["settled"]:
         rows.append(("note", NOTE_ON_ENDS))
     rows += limit_rows(result["limits"] or ())
+    rows += fleet_rows(result["fleet"], result["gain_upper"])
     rows += span_rows(result, solution.stats.get("span_error"))
     rows.append(("iterations", f"{result['iterations']:,}"))
     startup = seconds_text(result["seconds_startup"])
@@ -348,6 +353,37 @@ def limit_rows(limits: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]
             text = f"achieved {known_number(limit['achieved'], *ends)}"
         price = f"binds, price {limit['price']:.6g}" if limit["binding"] else "does not bind"
         yield f"limit {limit['name']} {limit['sense']} {limit['value']:g}", f"{text}; {price}"
+
+
+def fleet_rows(
+    fleet: Mapping[str, Any] | None, gain_upper: float | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a fleet, the prices of its budgets, and the estimate of its policy."""
+    if fleet is None:
+        return
+    yield "parts", f"{fleet['parts']:,} of {fleet['types']:,} types"
+    for budget in fleet["budgets"]:
+        price = f"one more is worth {budget['price']:.4g}" if budget["price"] else "does not bind"
+        yield f"budget {budget['name']}", f"at most {budget['limit']:g}; {price}"
+    estimate, interval = fleet["simulated_gain"], fleet["simulated_gain_interval"]
+    if estimate is None:
+        return
+    half = 0.5 * (interval[1] - interval[0])
+    confidence = f"{100 * fleet['simulated_confidence']:g} % interval"
+    yield (
+        "simulated gain",
+        f"{estimate:.7g} +- {half:.2g} ({confidence}; an estimate, not certified)",
+    )
+    yield "policy rule", _rule_text(fleet)
+    if gain_upper is not None:
+        gap = gain_upper - estimate
+        share = f" ({100 * gap / abs(gain_upper):.2g} %)" if abs(gain_upper) > abs(gap) else ""
+        yield "below the bound", f"by {gap:.2g}{share}, by this estimate"
+
+
+def _rule_text(fleet: Mapping[str, Any]) -> str:
+    others = [f"{name} {gain:.6g}" for name, gain in fleet["compared"].items()]
+    return f"{fleet['policy']} (compared: {', '.join(others)})" if others else str(fleet["policy"])
 
 
 def value_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, str]]:

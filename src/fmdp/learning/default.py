@@ -49,6 +49,7 @@ class Default(PlanningLearner):
     """Optimism of one standard deviation above a posterior that learns which rows are alike."""
 
     name = "default"
+    plans_for_models = True
 
     c: float = setting(1.0, "standard deviations of optimism: larger explores more", low=0.0)
     episodes: str = setting("paced", RULES_MEANING, choices=RULES)

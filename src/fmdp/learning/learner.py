@@ -90,6 +90,8 @@ class Learner(Settings, ABC):
     """Whether it is given the mean rewards of the model; the setting `rewards` if it plans."""
     takes_derived: ClassVar[bool] = True
     """Whether it takes structures with (deterministic) derived variables."""
+    plans_for_models: ClassVar[bool] = False
+    """Whether all its plans are for models, and none for optimistic tables."""
     only_planner: ClassVar[str | None] = None
     """Name of the only planner that it works with; None if there are several."""
     planner_defaults: ClassVar[Mapping[str, object]] = {}
@@ -460,6 +462,7 @@ class PlanningLearner(Learner):
                 structure,
                 rationed=self.episodes in OWN_RULES,
                 by_parts=self.horizon is None,
+                coupled=self.plans_for_models and self.horizon is None,
             )
         if self.horizon is not None:
             planner = over_horizon(planner, self.horizon, self.owner(), reason)

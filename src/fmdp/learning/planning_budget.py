@@ -39,12 +39,14 @@ def planner_for_learning(
     *,
     rationed: bool = False,
     by_parts: bool = True,
+    coupled: bool = False,
 ) -> Chosen:
     """Return the default planner of a learner, and why it is not the exact one.
 
     With `rationed`, the learner waits for expensive plans. `by_parts` says whether the planner
-    solves independent parts separately. The memory limit is in bytes; None is half of the free
-    memory.
+    solves independent parts separately, and `coupled` whether that planner may be the approximate
+    one: it plans for models, not for optimistic tables. The memory limit is in bytes; None is half
+    of the free memory.
     """
     most = FIRST_SECONDS if rationed else UNRATIONED_SECONDS
     return choose_planner(
@@ -52,6 +54,7 @@ def planner_for_learning(
         most_seconds=most / SWEEPS_PER_PLAN,
         memory_limit=memory_limit,
         by_parts=by_parts,
+        coupled=coupled,
     )
 
 

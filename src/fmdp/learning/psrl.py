@@ -19,6 +19,8 @@ from fmdp.model import FactoredMDP
 class PSRL(PlanningLearner):
     """Posterior sampling: plans for a model drawn from the posterior."""
 
+    plans_for_models = True
+
     c: float = setting(0.75, "divisor of the counts: larger explores more", low=0.0, low_open=True)
     prior: float = setting(0.01, "Dirichlet parameter of every value before any count", low=1e-9)
 

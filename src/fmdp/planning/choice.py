@@ -24,6 +24,8 @@ from fmdp.model.factored import check_model
 from fmdp.model.products import FLAT_LIMIT_BYTES, flat_bytes
 from fmdp.planning.constrained.limits import limits_of
 from fmdp.planning.constrained.planner import plan_with_limits
+from fmdp.planning.coupled import Coupled
+from fmdp.planning.coupled.fleet import shares_budgets
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.joining import parts_to_plan
@@ -60,8 +62,9 @@ def plan(
         The model.
     planner
         A planner, such as `Exact(tolerance=1e-3)`, or a text: "exact", "alp,basis=pairs". None is
-        exact if there are at most 2^22 states and the predicted memory fits; otherwise it is the
-        approximate linear program, and `stats["planner_reason"]` of the plan gives the reason.
+        exact if there are at most 2^22 states and the predicted memory fits; otherwise it is
+        `coupled` for parts that share budgets only, else the approximate linear program, and
+        `stats["planner_reason"]` of the plan gives the reason.
     limits
         Limits on long-run averages: {name: (sense, value)}, the name that of a reward factor or a
         quantity, the sense "<=" or ">=". Exact planner only; docs/limits.md says what the plan then
@@ -222,14 +225,16 @@ def choose_planner(
     most_states: int = EXACT_STATES,
     most_seconds: float = math.inf,
     by_parts: bool = True,
+    coupled: bool = True,
     memory_limit: int | None = None,
     deadline: Deadline = NEVER,
 ) -> Chosen:
-    """Return the exact planner if its predicted cost allows it, otherwise the approximate one.
+    """Return the exact planner if its predicted cost allows it, otherwise an approximate one.
 
     Exact plans are limited to `most_states` joint states, whose joint actions can be listed or
     decomposed into components, to the memory limit, and to `most_seconds` per sweep of one thread.
-    With `by_parts`, independent parts are planned one by one. Raises TimeUp after the deadline.
+    With `by_parts`, independent parts are planned one by one. With `coupled`, that planner is the
+    approximate one for parts that share budgets. Raises TimeUp after the deadline.
     """
     limit = memory_limit if memory_limit is not None else available_memory() // 2
     reason = too_many(structure, most_states=most_states, by_parts=by_parts)
@@ -254,6 +259,8 @@ def choose_planner(
             )
     if reason is None:
         return Chosen(Exact(memory_limit=memory_limit), None)
+    if coupled and shares_budgets(structure):
+        return Chosen(Coupled(memory_limit=memory_limit), f"{reason}; its parts share budgets only")
     # Imported on use: it loads a solver of linear programs.
     from fmdp.planning.alp import ALP
 

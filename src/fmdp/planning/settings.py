@@ -79,11 +79,16 @@ def with_basis(planner: Any, basis: Any) -> Any:
 
 
 def without_search(planner: Any) -> Any:
-    """Return the planner with the basis `singles` if it would search for one.
+    """Return the planner with the basis `singles` if it would search for one, and without
+    simulations of its policies.
 
     It is for callers that plan hundreds of times or need bounds that do not change.
     """
-    searches = getattr(planner, "basis", None) == SEARCHED and is_dataclass(planner)
+    if not is_dataclass(planner):
+        return planner
+    if getattr(planner, "simulated_steps", 0) != 0:
+        return replace(planner, simulated_steps=0)  # type: ignore[type-var]
+    searches = getattr(planner, "basis", None) == SEARCHED
     return with_basis(planner, FAMILIES[0]) if searches else planner
 
 

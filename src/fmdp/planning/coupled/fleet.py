@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fmdp._base.memory import describe_count
 from fmdp.errors import InvalidModel
 from fmdp.model import Structure
-from fmdp.model.constraints import AtMost, Constraint, Mask
+from fmdp.model.constraints import Budget, Constraint, LinearCap, Mask
 from fmdp.model.groups import Groups
 from fmdp.model.scopes import Scope
 from fmdp.model.spaces import IndexArray, count, project
@@ -28,6 +28,8 @@ MOST_ENTRIES = 1 << 22
 """Most transition probabilities of one part, written out."""
 MOST_BUDGETS = 64
 """Most budgets: the search for prices takes more rounds with each of them."""
+_LONGEST_NAME = 60
+"""Longest description of a budget without a name; a list of all its variables would be longer."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,21 @@ def fleet_of(structure: Structure) -> Fleet:
     return fleet
 
 
-def why_not_a_fleet(structure: Structure) -> str | None:
-    """Return why the parts of a structure share more, or less, than budgets; None for a fleet."""
+def shares_budgets(structure: Structure) -> bool:
+    """Return whether a structure is several parts that share budgets and nothing else."""
+    if not any(isinstance(constraint, LinearCap) for constraint in structure.constraints):
+        return False
     try:
-        fleet_of(structure)
-    except InvalidModel as error:
-        return str(error)
-    return None
+        return bool(fleet_of(structure).caps)
+    except InvalidModel:
+        return False
 
 
 def _split(structure: Structure) -> tuple[str, Fleet | None]:
     if structure.derived:
         return "it has derived variables", None
-    linear = [c for c in structure.constraints if isinstance(c, AtMost)]
-    other = [c for c in structure.constraints if not isinstance(c, AtMost)]
+    linear = [c for c in structure.constraints if isinstance(c, LinearCap)]
+    other = [c for c in structure.constraints if not isinstance(c, LinearCap)]
     groups = _connected(structure, other)
     owner = np.empty(len(structure.sizes), dtype=np.int64)
     for number, group in enumerate(groups):
@@ -139,19 +142,27 @@ def _connected(structure: Structure, local: Sequence[Constraint]) -> list[list[i
 
 
 def _joining(structure: Structure, local: Sequence[Constraint]) -> str:
-    """Return the label of the factor or constraint that joins the most variables."""
-    names = structure.names
-    factors = [
-        (len({i, *scope}), f"the next value of {names[i]}", {i, *scope})
+    """Return the label of the factor or constraint that joins the most variables.
+
+    Each state variable and the actions that move it count as one.
+    """
+    names, m = structure.names, structure.m
+    own = Groups(len(structure.sizes))
+    for i, scope in enumerate(structure.transition_scopes):
+        own.join_all([(i, *(v for v in scope if v >= m))])
+    labelled = [
+        (f"the next value of {names[i]}", {i, *scope})
         for i, scope in enumerate(structure.transition_scopes)
     ]
-    factors += [
-        (len(scope), f"reward {name}", set(scope))
+    labelled += [
+        (f"reward {name}", set(scope))
         for name, scope in zip(structure.reward_names, structure.reward_scopes, strict=True)
     ]
-    factors += [(len(c.scope), c.label(names), set(c.scope)) for c in local]
-    _, label, scope = max(factors, key=lambda factor: factor[0])
-    listed = [names[v] for v in sorted(scope)]
+    labelled += [(c.label(names), set(c.scope)) for c in local]
+    label, variables = max(
+        labelled, key=lambda one: (len({own.leader(v) for v in one[1]}), len(one[1]))
+    )
+    listed = [names[v] for v in sorted(variables)]
     shown = ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
     return f"{label} (over {shown})"
 
@@ -165,7 +176,7 @@ class _Parts:
         groups: list[list[int]],
         owner: IndexArray,
         local: Sequence[Constraint],
-        shared: Sequence[AtMost],
+        shared: Sequence[LinearCap],
     ) -> None:
         self.structure = structure
         self.groups = groups
@@ -221,10 +232,10 @@ class _Parts:
         actions = variables[:, m:]
         costs = np.zeros((len(numbers), len(self.caps), shape[1]), dtype=np.int64)
         for k, cost_of in enumerate(self.unit_costs):
-            for place in range(actions.shape[1]):
-                value = project(action_sizes, [place])
-                rows = np.stack([cost_of[v][: action_sizes[place]] for v in actions[:, place]])
-                costs[:, k] += rows[:, value]
+            for place, size in enumerate(action_sizes):
+                free = np.zeros(size, dtype=np.int64)
+                rows = np.stack([cost_of.get(v, free) for v in actions[:, place].tolist()])
+                costs[:, k] += rows[:, project(action_sizes, [place])]
         return Shape(
             state_sizes,
             action_sizes,
@@ -280,18 +291,27 @@ def cheapest_actions(allowed: Mask, costs: NDArray[np.int64]) -> IndexArray:
     return cheapest
 
 
-def _unit_costs(constraint: AtMost, structure: Structure) -> dict[int, IndexArray]:
-    """Return the cost of each value of each action variable, in units; zeros for the others."""
-    sizes = structure.sizes
-    largest = max(sizes[structure.m :])
-    costs = dict.fromkeys(range(structure.m, len(sizes)), np.zeros(largest, dtype=np.int64))
-    for v, idle in constraint.pairs():
-        costs[v] = (np.arange(largest) != idle).astype(np.int64)
-    return costs
+def _unit_costs(constraint: LinearCap, structure: Structure) -> dict[int, IndexArray]:
+    """Return the cost of each value of the action variables that it names, in units."""
+    costs = constraint.unit_costs(structure.sizes)
+    return dict(zip(constraint.actions, costs, strict=True))
 
 
-def _cap(constraint: AtMost, structure: Structure) -> Cap:
+def _cap(constraint: LinearCap, structure: Structure) -> Cap:
     name = constraint.name or constraint.label(structure.names)
-    if len(name) > 60:
-        name = f"at most {constraint.most} of {len(constraint.actions)} actions"
-    return Cap(name, constraint.most, 1.0)
+    if len(name) > _LONGEST_NAME:
+        name = f"the cap on {len(constraint.actions)} actions"
+    return Cap(name, constraint.most_units, _unit(constraint))
+
+
+def _unit(constraint: LinearCap) -> float:
+    """Return the size of a unit in the costs of the constraint."""
+    if not isinstance(constraint, Budget):
+        return 1.0
+    units = constraint.unit_costs(())
+    for row, in_units in zip(constraint.costs, units, strict=True):
+        for cost, number in zip(row, in_units.tolist(), strict=True):
+            if number:
+                unit: float = cost / number
+                return unit
+    return 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,16 @@ from fmdp._base.deadlines import Deadline, TimeUp
 from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
 from fmdp.planning.coupled.fleet import fleet_of
 from fmdp.planning.coupled.pricing import Criterion, Dual, DualSearch, Round
 from fmdp.planning.coupled.report import fleet_record
-from fmdp.planning.coupled.rules import id_policy, index_policy, priority_policy
+from fmdp.planning.coupled.rules import id_policy, index_policy, marginals_of, priority_policy
 from fmdp.planning.coupled.simulation import Estimate, FleetSimulator
 from fmdp.planning.coupled.types import Types, types_of
 from fmdp.planning.coupled.whittle import whittle_indices
 from fmdp.planning.limits import tolerance_of
-from fmdp.planning.plan import Plan, Planner, of_model
+from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.fleet import FleetPolicy
 from fmdp.planning.settings import Limited, criterion_setting, discount_setting
 from fmdp.planning.status import Progress, Status, Tables
@@ -40,12 +40,13 @@ class Coupled(Limited, Planner):
     a simulated gain. docs/fleets.md explains the method.
     """
 
+    gives_marginals = True
     summary = "parts that share budgets, priced; certified upper bound, for 100,000 parts and more"
 
     policy: str = setting(
         "best",
         "which policy: by priority, the ID policy or by Whittle indices; best simulates the first "
-        "two (inside learners: priority)",
+        "two (without simulation: priority)",
         choices=("best", "priority", "id", "whittle"),
     )
     criterion: str = criterion_setting("average")
@@ -62,20 +63,16 @@ class Coupled(Limited, Planner):
         low_open=True,
     )
     simulated_steps: int | None = setting(
-        None, "steps of each of the 8 simulated copies; by default 64 to 5,000, by size", low=16
+        None,
+        "steps of each of the 8 simulated copies, 0 for no simulation (so in learners); by default "
+        "64 to 5,000, by the number of parts",
+        low=0,
     )
     seed: int = setting(0, "seed of the simulation and of the order of the ID policy", low=0)
 
     def prepare(self, structure: Structure) -> PreparedCoupled:
         check_structure(structure, "prepare")
         return PreparedCoupled(self, structure)
-
-    def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
-        check_model(model, "plan")
-        if model.structure.derived:
-            return super().plan(model, progress=progress)
-        plan = PreparedCoupled(self, model.structure).solve(model, progress=progress, simulate=True)
-        return of_model(plan, model, self)
 
     @property
     def rule(self) -> Criterion:
@@ -94,12 +91,15 @@ class PreparedCoupled:
         self._prices = np.zeros(len(self.fleet.caps))
 
     def solve(
-        self, tables: Tables, *, progress: Progress | None = None, simulate: bool = False
+        self,
+        tables: Tables,
+        *,
+        progress: Progress | None = None,
+        marginals: bool = False,
     ) -> Plan:
         """Plan with these tables, which must be a model.
 
-        With `simulate`, policies are compared by simulation and the gain of the better one is
-        estimated. Otherwise policy=best is that by priority.
+        With `marginals`, `Plan.marginals` is set.
         """
         started = time.perf_counter()
         if not isinstance(tables, FactoredMDP):
@@ -118,10 +118,13 @@ class PreparedCoupled:
         search = DualSearch(types, planner.rule, tolerance)
         deadline = Deadline.after(planner.max_seconds, started)
         making = _Making(planner, types, search, deadline, progress)
-        status = making.run(self._prices, simulate)
+        status = making.run(self._prices)
         if search.rounds:
             self._prices = search.best.prices
-        return making.plan(status, time.perf_counter() - started)
+        plan = making.plan(status, time.perf_counter() - started)
+        if marginals and search.rounds:
+            plan = replace(plan, marginals=marginals_of(types, search.best))
+        return plan
 
     def warm_state(self) -> Mapping[str, NDArray[Any]]:
         return {"prices": self._prices}
@@ -150,14 +153,14 @@ class _Making:
         self.estimate: Estimate | None = None
         self.compared: dict[str, float] = {}
 
-    def run(self, prices: NDArray[np.float64], simulate: bool) -> Status:
+    def run(self, prices: NDArray[np.float64]) -> Status:
         """Search prices, make the policy, and simulate it; return how it ended."""
         status = Status.CONVERGED
         try:
             self.search.run(prices, self.deadline, self._report, self.planner.max_iterations)
             if not self.search.finished:
                 status = Status.ITERATION_LIMIT
-            self._make_policy(simulate)
+            self._make_policy()
         except TimeUp:
             status = Status.TIME_LIMIT
         except KeyboardInterrupt:
@@ -171,9 +174,9 @@ class _Making:
             upper = None if self.planner.criterion == "discounted" else self.search.best.upper
             self.progress({"rounds": len(self.search.rounds), "gain_upper": upper})
 
-    def _make_policy(self, simulate: bool) -> None:
+    def _make_policy(self) -> None:
         planner, dual = self.planner, self.search.result()
-        if not simulate:
+        if planner.simulated_steps == 0:
             name = "priority" if planner.policy == "best" else planner.policy
             self.policy = self._policy(name, dual)
             return
@@ -190,7 +193,10 @@ class _Making:
                 estimate = simulator.estimate(candidate, _CHOOSING, self.deadline)
                 self.compared[candidate.rule] = estimate.mean
             self.policy = max(candidates, key=lambda made: self.compared[made.rule])
-        self.estimate = simulator.estimate(self.policy, _REPORTING, self.deadline)
+        estimate = simulator.estimate(self.policy, _REPORTING, self.deadline)
+        # No gain is above the bound, so no interval needs to reach beyond it.
+        most = self.search.best.upper * planner.rule.unit
+        self.estimate = replace(estimate, upper=max(min(estimate.upper, most), estimate.lower))
 
     def _policy(self, name: str, dual: Dual) -> FleetPolicy:
         criterion = self.planner.rule
@@ -203,13 +209,13 @@ class _Making:
 
     def plan(self, status: Status, seconds: float) -> Plan:
         upper = self.search.best.upper if self.search.rounds else None
-        discount = self.planner.rule.discount
+        discount, unit = self.planner.rule.discount, self.planner.rule.unit
         stats: dict[str, Any] = {}
         if self.search.rounds:
             stats["fleet"] = fleet_record(
-                self.types, self.search, self.policy, self.estimate, self.compared, discount
+                self.types, self.search, self.policy, self.estimate, self.compared, unit
             )
-        value = None if upper is None or discount is None else upper / (1.0 - discount)
+        value = None if upper is None or discount is None else upper * unit
         return Plan(
             self.planner.name,
             status,

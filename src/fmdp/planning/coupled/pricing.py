@@ -76,6 +76,11 @@ class Criterion:
     def __init__(self, discount: float | None = None) -> None:
         self.discount = discount
 
+    @property
+    def unit(self) -> float:
+        """The value of one reward per step: 1, or 1 / (1 - discount)."""
+        return 1.0 if self.discount is None else 1.0 / (1.0 - self.discount)
+
     def restarts(self) -> tuple[float, float]:
         return _RESTARTS if self.discount is None else (1.0 - self.discount,) * 2
 
@@ -143,10 +148,13 @@ def solve_block(
         left = left[better.any(axis=1)]
         if not len(left):
             break
-    everyone = np.arange(n_types)
-    if last_restart != restart:
-        means, biases = evaluate(block, actions, everyone, last_restart, law)
     upper = _upper_bounds(block, prices, biases @ weights, criterion, law)
+    if last_restart != restart:
+        # Either bias may give the better bound: the second is that of a chain without restarts
+        # but for rounding, which is large if the policy has several recurrent classes.
+        means, biases = evaluate(block, actions, np.arange(n_types), last_restart, law)
+        again = _upper_bounds(block, prices, biases @ weights, criterion, law)
+        upper = np.minimum(upper, again)
     return Solved(actions, means, biases, upper)
 
 

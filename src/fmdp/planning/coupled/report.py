@@ -22,11 +22,13 @@ def fleet_record(
     policy: FleetPolicy | None,
     estimate: Estimate | None,
     compared: Mapping[str, float],
-    discount: float | None,
+    unit: float,
 ) -> dict[str, Any]:
-    """Return `Plan.stats["fleet"]`: plain values, ready for JSON."""
+    """Return `Plan.stats["fleet"]`: plain values, ready for JSON.
+
+    `unit` is the value of one reward per step.
+    """
     dual = search.result()
-    value_of_unit = 1.0 if discount is None else 1.0 / (1.0 - discount)
     used = types.limits - sum(
         weight * tried.line[:-1] for weight, tried in zip(dual.weights, dual.rounds, strict=True)
     )
@@ -43,7 +45,7 @@ def fleet_record(
         "parts": types.fleet.n_parts,
         "types": types.n_types,
         "budgets": budgets,
-        "bound_gap": float(search.gap) * value_of_unit,
+        "bound_gap": float(search.gap) * unit,
         "policy": None if policy is None else policy.rule,
         "compared": dict(compared),
         "simulated_gain": None,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.model.spaces import IndexArray, strides
-from fmdp.planning.coupled.pricing import Criterion, Dual, action_values
+from fmdp.planning.coupled.pricing import Criterion, Dual, Round, action_values
 from fmdp.planning.coupled.types import Block, Types
 from fmdp.planning.policies.fleet import FleetPolicy
 
@@ -64,6 +64,21 @@ def index_policy(types: Types, indices: list[Floats]) -> FleetPolicy:
         candidates.append(active.reshape(-1, 1))
         scores.append(np.where(index > 0.0, index, -np.inf).reshape(-1, 1))
     return _policy(types, "whittle", (_padded(candidates, 0), _padded(scores, -np.inf)))
+
+
+def marginals_of(types: Types, solved: Round) -> tuple[Floats, ...]:
+    """Return for each state variable the mean of its part's bias over the other variables."""
+    marginals: list[Floats] = [np.zeros(0)] * types.fleet.structure.m
+    for block, best in zip(types.blocks, solved.blocks, strict=True):
+        sizes = block.shape.state_sizes
+        bias = best.bias(solved.prices).reshape(block.n_types, *sizes)
+        for place in range(len(sizes)):
+            others = tuple(axis for axis in range(1, bias.ndim) if axis != place + 1)
+            mean = bias.mean(axis=others)
+            numbers = block.shape.states[:, place].tolist()
+            for variable, number in zip(numbers, block.type_of.tolist(), strict=True):
+                marginals[variable] = mean[number]
+    return tuple(marginals)
 
 
 def _by_advantage(types: Types, dual: Dual, criterion: Criterion) -> tuple[IndexArray, Floats]:

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 COPIES = 8
 """Simulated copies of the fleet."""
 CONFIDENCE = 0.99
-PART_STEPS = 1 << 24
+PART_STEPS = 1 << 23
 """Steps of parts of one simulation, if the number of steps is not given: about a second."""
 _FEWEST_STEPS, _MOST_STEPS = 64, 5_000
 _UNCOUNTED = 4
