@@ -364,14 +364,16 @@ def fleet_rows(
     yield "parts", f"{fleet['parts']:,} of {fleet['types']:,} types"
     for budget in fleet["budgets"]:
         price = f"one more is worth {budget['price']:.4g}" if budget["price"] else "does not bind"
-        yield f"budget {budget['name']}", f"at most {budget['limit']:g}; {price}"
+        name = budget["name"]
+        label = name if "budget" in name else f"budget {name}"
+        yield label, f"at most {budget['limit']:g}; {price}"
     estimate, interval = fleet["simulated_gain"], fleet["simulated_gain_interval"]
     if estimate is None:
         return
     half = 0.5 * (interval[1] - interval[0])
     confidence = f"{100 * fleet['simulated_confidence']:g} % interval"
     yield (
-        "simulated gain",
+        "simulated gain" if gain_upper is not None else "simulated value",
         f"{estimate:.7g} +- {half:.2g} ({confidence}; an estimate, not certified)",
     )
     yield "policy rule", _rule_text(fleet)

@@ -25,7 +25,7 @@ from fmdp.planning.coupled.whittle import whittle_indices
 from fmdp.planning.limits import tolerance_of
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.fleet import FleetPolicy
-from fmdp.planning.settings import Limited, criterion_setting, discount_setting
+from fmdp.planning.settings import DISCOUNT, Limited, criterion_setting, discount_setting
 from fmdp.planning.status import Progress, Status, Tables
 
 _CHOOSING, _REPORTING = 0, 1
@@ -52,7 +52,7 @@ class Coupled(Limited, Planner):
     criterion: str = criterion_setting("average")
     discount: float | None = discount_setting(
         None,
-        "discount of the discounted criterion; by default 0.95",
+        f"discount of the discounted criterion; by default {DISCOUNT}",
         only_with=("criterion", ("discounted",)),
     )
     tolerance: float | None = setting(
@@ -74,12 +74,14 @@ class Coupled(Limited, Planner):
         check_structure(structure, "prepare")
         return PreparedCoupled(self, structure)
 
+    def check(self) -> None:
+        if self.criterion == "discounted" and self.discount is None:
+            object.__setattr__(self, "discount", DISCOUNT)
+
     @property
     def rule(self) -> Criterion:
         """The criterion as the restarts of chains."""
-        if self.criterion == "average":
-            return Criterion()
-        return Criterion(0.95 if self.discount is None else self.discount)
+        return Criterion(self.discount)
 
 
 class PreparedCoupled:

@@ -55,7 +55,8 @@ def choose(rules: Rules, states: Ints, actions: Ints, head: Ints, after: Ints, l
             left[k] -= rules.costs[rules.cost_start[p] + actions[p], k]
     for p in rules.order:
         wish = rules.wishes[rules.profiles[p], rules.row_start[p] + states[p]]
-        take(rules, p, wish, actions, left)
+        if wish != actions[p]:
+            take(rules, p, wish, actions, left)
     width = rules.candidates.shape[1]
     head[: rules.n_ranks] = -1
     # Lists are filled from the back, so that parts of equal rank come in order.
@@ -69,6 +70,9 @@ def choose(rules: Rules, states: Ints, actions: Ints, head: Ints, after: Ints, l
                 after[p * width + c] = head[rank]
                 head[rank] = p * width + c
     for rank in range(rules.n_ranks):
+        # Actions that cost nothing come first; when nothing is left, no other can be taken.
+        if rank > 0 and n_budgets > 0 and left.max() == 0:
+            break
         at = head[rank]
         while at >= 0:
             p = at // width
