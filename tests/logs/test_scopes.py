@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import InvalidParameter
-from fmdp.logs.scopes import (
-    bdeu,
-    best_scopes,
-    candidates,
-    log_likelihood,
-    normal_bic,
-    squared_error,
-)
+from fmdp.learning.unknown.scores import bdeu, log_likelihood, subsets
+from fmdp.logs.scopes import best_scopes, normal_bic, squared_error
 
 
 def test_bdeu_by_hand() -> None:
@@ -40,8 +34,8 @@ def test_bic_by_hand() -> None:
 
 
 def test_all_sets_small_ones_first() -> None:
-    assert list(candidates(3, 2)) == [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
-    assert len(list(candidates(3, 9))) == 8
+    assert list(subsets(3, 2)) == [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
+    assert len(list(subsets(3, 9))) == 8
 
 
 def played(model: fmdp.FactoredMDP, steps: int, seed: int) -> Any:

@@ -357,6 +357,22 @@ class Agent:
             self._prepared = ready(self.planner, planned)
         return self._prepared
 
+    def adopt(self, statistics: Statistics) -> None:
+        """Replace the statistics by those of the same steps under other scopes.
+
+        The planner is prepared anew, and chosen anew unless it was given. Nothing happens if they
+        are the current ones.
+        """
+        if statistics is self.statistics:
+            return
+        before, self.statistics = self.statistics.structure, statistics
+        structure = statistics.structure
+        if self._planner == self.learner.planner_for(before)[0]:
+            self._planner, self.planner_reason = self.learner.planner_for(structure)
+            planned = self.learner.planned_structure(structure)
+            self.plan_seconds = self.learner.plan_seconds(planned, self._planner)
+        self._prepared = None
+
     # ---- decisions ------------------------------------------------------------------------------
 
     def decide(self) -> Decision:
@@ -368,6 +384,7 @@ class Agent:
         if self._over or self.decision is None:
             before = self._snapshot()
             try:
+                self.learner.refresh(self)
                 self._begin(self._checked(self.learner.decide(self)))
                 self.counters.episodes += self.learner.counts
             except BaseException:
@@ -557,7 +574,7 @@ class Agent:
         is None if the next step has to be taken with `act` and `observe`. Call `played` before any
         other method.
         """
-        if self._watched or self._ends_before_limits:
+        if self._watched or self._ends_before_limits or self.statistics.stepwise:
             return None
         decision = self.decide()
         # As with `observe`, limits that are already reached end the decision after one step.
@@ -685,6 +702,8 @@ def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             arrays[f"memory.{name}"] = value
         else:
             values["memory"][name] = value
+    for name, array in agent.statistics.saved().items():
+        arrays[name] = array
     if agent.statistics.known_rewards is not None:
         arrays["known_rewards"] = agent.statistics.known_rewards
     if agent._prepared is not None:

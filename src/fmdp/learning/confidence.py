@@ -249,12 +249,12 @@ def _tables(
         s,
         split_cells(s, lower),
         split_transition_entries(s, free),
-        split_reward_entries(s, _best_rewards(statistics, reward_widths)),
+        split_reward_entries(s, best_rewards(statistics, reward_widths)),
         *others,
     )
 
 
-def _best_rewards(statistics: Statistics, widths: Floats) -> Floats:
+def best_rewards(statistics: Statistics, widths: Floats) -> Floats:
     """Return min(hi, mean + width * (hi - lo)); the width of an unseen entry must be infinite."""
     lo, hi = statistics.reward_lo, statistics.reward_hi
     # A range of 0 needs no bonus; inf * 0 would be nan.

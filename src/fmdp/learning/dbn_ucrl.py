@@ -43,6 +43,7 @@ from fmdp.learning.confidence import scaled, shares_of, tables_of_boxes
 from fmdp.learning.sets import SetLearner
 from fmdp.learning.statistics import Floats
 from fmdp.model import OptimisticTables
+from fmdp.model.entries import Index
 
 
 class DBNUCRL(SetLearner):
@@ -69,19 +70,36 @@ class DBNUCRL(SetLearner):
         shares, values = shares_of(seen.structure), np.diff(seen.entries.first_cell)
         public = self.bounds == "public"
         parts = 1.0 if public else 2.0 * values
-        visits = np.maximum(2, seen.transition_visits)
-        peeling = peeling_term(visits, self.rho / (parts * shares.transitions))[of_cell]
-        estimate, visits_of_cell = seen.transition_means(), visits[of_cell]
-        widths = self.c * empirical_bernstein_width(estimate, visits_of_cell, peeling)
-        lower, upper = estimate - widths, estimate + widths
-        if public:
-            rate = peeling / visits_of_cell
-
-            def width(q: Floats) -> Floats:
-                return self.c * bernstein_width(q, rate)
-
-            least, most = ends_of(estimate, width, width)
-            lower, upper = np.maximum(lower, least), np.minimum(upper, most)
+        lower, upper = bernstein_box(
+            seen.transition_means(),
+            seen.transition_visits[of_cell],
+            (self.rho / (parts * shares.transitions))[of_cell],
+            self.c,
+            public,
+        )
         parts = 1.0 if public else 2.0
         rewards = laplace_width(seen.reward_visits, self.rho / (parts * shares.rewards))
         return tables_of_boxes(seen, lower, upper, scaled(self.c, rewards))
+
+
+def bernstein_box(
+    estimate: Floats, visits: Index, delta: Floats, c: float, public: bool
+) -> tuple[Floats, Floats]:
+    """Return the ends of the interval of every probability, not cut to [0, 1].
+
+    `estimate`, `visits` (of the row) and `delta` have one number per cell; `c` multiplies the
+    widths. `public` says whether the interval is intersected with the second one.
+    """
+    visits = np.maximum(2, visits)
+    peeling = peeling_term(visits, delta)
+    widths = c * empirical_bernstein_width(estimate, visits, peeling)
+    lower, upper = estimate - widths, estimate + widths
+    if public:
+        rate = peeling / visits
+
+        def width(q: Floats) -> Floats:
+            return c * bernstein_width(q, rate)
+
+        least, most = ends_of(estimate, width, width)
+        lower, upper = np.maximum(lower, least), np.minimum(upper, most)
+    return lower, upper

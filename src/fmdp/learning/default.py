@@ -36,16 +36,16 @@ from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
 from fmdp.learning.episodes import RULES, RULES_MEANING
-from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.noise import Batches, no_batches, noise_variance, scaled_sums, with_batch
 from fmdp.learning.pooling import posterior
 from fmdp.learning.statistics import Floats, Statistics
+from fmdp.learning.unknown.learner import ScopeLearner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Entries, Index, entries_of, split_cells, split_reward_entries
 from fmdp.planning.plan import Plan
 
 
-class Default(PlanningLearner):
+class Default(ScopeLearner):
     """Optimism of one standard deviation above a posterior that learns which rows are alike."""
 
     name = "default"

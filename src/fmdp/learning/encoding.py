@@ -127,6 +127,16 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
+def refuse_larger(structure: Structure, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise InvalidParameter if no array is as long as a factor, before tables are made."""
+    rows = max((*structure.transition_rows, *structure.reward_rows))
+    longest = max((array.size for array in arrays.values()), default=0)
+    if rows > longest:
+        raise InvalidParameter(
+            f"a factor has {rows} rows, and the longest of its arrays {longest} entries"
+        )
+
+
 # ---- planners ------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ from fmdp.learning.encoding import (
     read_generator,
     read_planner,
     read_structure,
+    refuse_larger,
 )
 from fmdp.learning.follow import IN_THIS_FILE, Follow
 from fmdp.learning.learner import Learner
@@ -97,8 +98,9 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
         structure = model.structure
     else:
         structure = read_structure(header["structure"], arrays)
-        _refuse_larger(structure, arrays)
-    empty = learner.statistics_for(structure)
+        if "statistics.scopes" not in arrays:  # else the scopes of the model were not used
+            refuse_larger(structure, arrays)
+    empty = learner.statistics_for(structure).restored(arrays)
     counts = _checked_counts(empty.structure, arrays)
     # Not `start`: that of a baseline looks for the policy or rule that the file names, and that of
     # a learner with known rewards needs the model.
@@ -108,22 +110,17 @@ def _agent(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Agent:
         model,
         _known_rewards(empty, arrays) if learner.knows_rewards else None,
     )
+    if empty.stepwise:  # the scopes were learned, and are those of the file
+        known = agent.statistics.known_rewards
+        agent.adopt(empty)
+        if known is not None:
+            empty.know_rewards(known)
     if header["planner"] is not None:
         agent._planner = read_planner(header["planner"])  # the learner's defaults are included
     for array, saved in zip(agent.statistics.counts, counts, strict=True):
         array[:] = saved
     _restore(agent, as_type(header["state"], "state", dict), arrays)
     return agent
-
-
-def _refuse_larger(structure: Structure, arrays: Arrays) -> None:
-    """Raise InvalidParameter if no array is as long as a factor, before tables are made."""
-    rows = max((*structure.transition_rows, *structure.reward_rows))
-    longest = max((array.size for array in arrays.values()), default=0)
-    if rows > longest:
-        raise InvalidParameter(
-            f"a factor has {rows} rows, and the longest of its arrays {longest} entries"
-        )
 
 
 def _learner(header: dict[str, Any], arrays: Arrays) -> Learner:

@@ -81,6 +81,14 @@ class JointStatistics(Statistics):
 class Flat(PlanningLearner):
     """A planning learner on joint states and actions; list this base first."""
 
+    def check(self) -> None:
+        super().check()
+        if getattr(self, "scopes", "known") != "known":
+            raise InvalidParameter(
+                f"the 'scopes' parameter of {self.owner()} must be known: it is flat, and has no "
+                f"scopes to learn"
+            )
+
     def check_planner(self) -> None:
         """Raise InvalidParameter for a planner without a table of the joint states."""
         super().check_planner()

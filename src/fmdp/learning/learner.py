@@ -121,6 +121,9 @@ class Learner(Settings, ABC):
             `agent.randomness`; `agent.plan(tables)` makes a plan.
         """
 
+    def refresh(self, agent: Agent) -> None:
+        """Prepare the next decision of `agent`; called before `decide`. By default nothing."""
+
     def watch(
         self,
         agent: Agent,

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from fmdp._base.settings import setting
 from fmdp.learning.agent import Agent
-from fmdp.learning.learner import PlanningLearner
 from fmdp.learning.posterior import drawn_model
+from fmdp.learning.unknown.learner import ScopeLearner
 from fmdp.model import FactoredMDP
 
 
-class PSRL(PlanningLearner):
+class PSRL(ScopeLearner):
     """Posterior sampling: plans for a model drawn from the posterior."""
 
     plans_for_models = True
+    draws_scopes = True
 
     c: float = setting(0.75, "divisor of the counts: larger explores more", low=0.0, low_open=True)
     prior: float = setting(0.01, "Dirichlet parameter of every value before any count", low=1e-9)

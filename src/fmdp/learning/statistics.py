@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,9 @@ class Statistics:
     structure
         Structure of the model that the steps are taken in.
     """
+
+    stepwise: ClassVar[bool] = False
+    """Whether every step must be recorded by `record`, and not by the compiled loop."""
 
     def __init__(self, structure: Structure) -> None:
         if not isinstance(structure, Structure):
@@ -226,6 +230,19 @@ class Statistics:
                     f"must be in its range [{lo!r}, {hi!r}]"
                 )
         return observed
+
+    # ---- saving ---------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """Return arrays that a saved agent contains besides the counts, by name."""
+        return {}
+
+    def restored(self, arrays: Mapping[str, NDArray[Any]]) -> Statistics:
+        """Return the statistics of a saved agent, without counts; `self` are those of a new one.
+
+        `arrays` are those of its file, unchecked, and contain what `saved` returned.
+        """
+        return self
 
     # ---- estimates over entries and cells -------------------------------------------------------
 

@@ -1,11 +1,6 @@
 """Learning of structures: variables and values from the columns of a log, scopes by score.
 
-Transitions by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995): the logarithm of the
-probability of the counts N(x, v) under a Dirichlet prior of equivalent sample size 1,
-
-    sum_x [ G(a_x) - G(a_x + N(x)) + sum_v G(a_xv + N(x, v)) - G(a_xv) ],   G = log Gamma,
-    a_x = 1/q, a_xv = 1/(q r),     q rows of r values; a row that was never visited adds 0.
-
+Transitions by BDeu with a sample size of 1 (learning/unknown/scores.py, which learners share).
 Rewards by BIC of independent normal errors of one variance, -n/2 log(RSS/n) - (q'/2) log n over the
 q' rows that were visited. Every set of at most K variables is scored, for every factor. Two rules
 come before the scores:
@@ -28,17 +23,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlogy
 
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
+from fmdp.learning.unknown.scores import bdeu, log_likelihood, rounding, subsets
 from fmdp.logs.steps import (
     MARKS,
     NEXT,
@@ -331,25 +326,6 @@ class Score(NamedTuple):
     decrease when a variable is added to the scope."""
 
 
-def bdeu(counts: NDArray[np.int64], rows: int) -> float:
-    """Return the score of a table of counts [visited rows, r] of a scope with so many rows.
-
-    Terms that cancel are subtracted from each other first, so that the score of a variable with one
-    value is exactly 0.
-    """
-    values = counts.shape[1]
-    of_row, of_cell = 1.0 / rows, 1.0 / (rows * values)
-    of_cells = (gammaln(of_cell + counts) - gammaln(of_cell)).sum(axis=1)
-    of_rows = gammaln(of_row + counts.sum(axis=1)) - gammaln(of_row)
-    return float((of_cells - of_rows).sum())
-
-
-def log_likelihood(counts: NDArray[np.int64]) -> float:
-    """Return the largest log-likelihood of a table of counts [visited rows, r], 0 or less."""
-    visits = counts.sum(axis=1)
-    return float((xlogy(counts, counts).sum(axis=1) - xlogy(visits, visits)).sum())
-
-
 def squared_error(visits: Floats, sums: Floats, squares: Floats) -> float:
     """Return the mean squared error of rewards about the means of their rows."""
     return float(squares.sum() - (sums * sums / visits).sum()) / float(visits.sum())
@@ -361,21 +337,6 @@ def normal_bic(visits: Floats, sums: Floats, squares: Floats, negligible: float)
     n = float(visits.sum())
     rest = max(squared_error(visits, sums, squares), negligible)
     return -0.5 * n * math.log(rest) - 0.5 * len(visits) * math.log(n)
-
-
-def rounding(steps: int) -> float:
-    """Return a bound on the rounding error of a log-likelihood or a score over so many steps.
-
-    Both are sums of at most 4 n terms of at most 2 n log n + 40 n in all (of the logarithm of the
-    Gamma function of numbers from 1/(2^62) to n), each computed to a few units in the last place.
-    """
-    return 1e-13 * steps * (40.0 + math.log(steps))
-
-
-def candidates(variables: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Yield all sets of at most `most` variables, small ones first."""
-    for size in range(min(most, variables) + 1):
-        yield from itertools.combinations(range(variables), size)
 
 
 def best_scopes(
@@ -395,9 +356,9 @@ def best_scopes(
     best: list[tuple[float, tuple[int, ...]]] = [(-math.inf, ())] * len(factors)
     smaller: dict[tuple[int, ...], list[float]] = {}
     fits: dict[tuple[int, ...], list[float]] = {}
-    for scope in candidates(len(sizes), most):
-        subsets = list(itertools.combinations(scope, len(scope) - 1)) if scope else []
-        if subsets and subsets[0] in fits:  # the first of its size
+    for scope in subsets(len(sizes), most):
+        less_one = list(itertools.combinations(scope, len(scope) - 1)) if scope else []
+        if less_one and less_one[0] in fits:  # the first of its size
             smaller, fits = fits, {}
         shape = [sizes[v] for v in scope]
         codes = joint[:, list(scope)].astype(np.int64) @ np.array(strides(shape), dtype=np.int64)
@@ -405,7 +366,7 @@ def best_scopes(
         fits[scope] = [score.fit for score in scores]
         for factor in factors:
             score, fit = scores[factor]
-            explains_more = all(fit > smaller[s][factor] + slack[factor] for s in subsets)
+            explains_more = all(fit > smaller[s][factor] + slack[factor] for s in less_one)
             if explains_more and score > best[factor][0] + rounding(len(joint)):
                 best[factor] = (score, scope)
     return tuple(scope for _, scope in best)
