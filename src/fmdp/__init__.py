@@ -45,6 +45,7 @@ _HOME = {
     "Forbidden": "fmdp.model",
     "Front": "fmdp.planning.constrained.front",
     "Intervals": "fmdp.model",
+    "LSERmax": "fmdp.learning.unknown.rmax",
     "Learner": "fmdp.learning.learner",
     "MixedPolicy": "fmdp.planning.policies.mixed",
     "Noise": "fmdp.model",
@@ -69,6 +70,8 @@ _HOME = {
     "Rollout": "fmdp.planning.alp.rollout",
     "Run": "fmdp.simulation",
     "SCAL": "fmdp.learning.scal",
+    "SLFRmax": "fmdp.learning.unknown.rmax",
+    "SLFUCRL": "fmdp.learning.unknown.slf_ucrl",
     "Service": "fmdp.service",
     "SpanConstrained": "fmdp.planning.span",
     "Statistics": "fmdp.learning.statistics",
@@ -90,6 +93,7 @@ _HOME = {
     "chains": "fmdp.planning.alp",
     "compare": "fmdp.experiments.comparison",
     "confidence_tables": "fmdp.learning.confidence",
+    "edge_probabilities": "fmdp.learning.unknown.learner",
     "estimated_model": "fmdp.learning.estimate",
     "evaluate": "fmdp.simulation",
     "expand": "fmdp.model",
@@ -166,6 +170,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.ucrl2 import UCRL2 as UCRL2
     from fmdp.learning.ucrl3 import UCRL3 as UCRL3
     from fmdp.learning.ucrl_factored import UCRLFactored as UCRLFactored
+    from fmdp.learning.unknown.learner import edge_probabilities as edge_probabilities
+    from fmdp.learning.unknown.rmax import LSERmax as LSERmax
+    from fmdp.learning.unknown.rmax import SLFRmax as SLFRmax
+    from fmdp.learning.unknown.slf_ucrl import SLFUCRL as SLFUCRL
     from fmdp.logs import Fit as Fit
     from fmdp.logs import fit as fit
     from fmdp.logs import warm as warm

@@ -138,3 +138,24 @@ def test_the_findings_about_a_model(run: Any) -> None:
     )
     refused = run("show", "circle:3", "--check", "--table", "machine_0")
     assert "give one of them" in refused.refusal
+
+
+def test_a_saved_learner_with_the_scopes_that_it_learned(run: Any, tmp_path: Any) -> None:
+    path = str(tmp_path / "learner.npz")
+    problem = "circle:4,dynamics=guestrin"
+    options = ("--learner", "default,scopes=unknown", "--steps", "800", "--out", path)
+    learned = run("learn", problem, *options, "--json").json["scopes"]
+    text = run("learn", problem, *options).out
+    assert f"the planner was prepared {learned['preparations']} times" in " ".join(text.split())
+    shown = run("show", path, "--json").json
+    assert (shown["learner"], shown["steps"]) == ("default", 800)
+    assert shown["scopes"] == learned
+    assert learned["scopes"]["machine_1"] == ["machine_0", "machine_1", "restart"]
+    assert learned["edges"]["machine_1"]["machine_0"] > 0.95
+    text = run("show", path).out
+    assert "machine_0 1.00" in text
+    assert "machine_0 → machine_1" in text
+    assert "a learner has neither" in run("show", path, "--check").refusal
+    run("learn", problem, "--steps", "50", "--out", path)
+    assert "known" in run("show", path).out
+    assert run("show", path, "--json").json["scopes"] is None

@@ -47,6 +47,7 @@ def test_which_learners_have_a_preset() -> None:
         "regal",
         "tsde",
         "opsrl",
+        "slf-ucrl",
     }
 
 

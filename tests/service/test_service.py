@@ -29,6 +29,7 @@ LEARNERS: dict[str, Any] = {
     "frmax": "frmax",
     "random": "random",
     "tsde": fmdp.PSRL(episodes="tsde"),
+    "unknown scopes": "default,scopes=unknown",
 }
 
 

@@ -31,7 +31,7 @@ from fmdp.cli.signals import INTERRUPTED, say
 from fmdp.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fmdp._base.parameters import Parameter
     from fmdp.learning.learner import Learner
@@ -136,6 +136,7 @@ def learn(
         if reference is None
         else max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
         "no_regret_reason": no_regret,
+        "scopes": chosen.learned_scopes(agent),
         "better_than_random": None if comparison is None else comparison.better,
     }
     if json:
@@ -229,8 +230,15 @@ def make_planner(
 
 
 def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | None) -> None:
+    idle = {
+        p.name
+        for p in learner.parameters
+        if p.only_with and getattr(learner, p.only_with[0]) not in p.only_with[1]
+    }
     parameters = ", ".join(
-        f"{key}={value}" for key, value in result["parameters"].items() if value is not None
+        f"{key}={value}"
+        for key, value in result["parameters"].items()
+        if value is not None and key not in idle
     )
     # The end, and the powers of ten.
     decades = [
@@ -263,6 +271,8 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
         if run.unconverged_plans:
             plans += f", {run.unconverged_plans:,} of them not converged"
         rows.append(("episodes", plans))
+    if result["scopes"] is not None:
+        rows.append(("scopes", scopes_text(result["scopes"])))
     seconds = result["seconds"]
     speed = f"{run.steps / max(seconds, 1e-9):,.0f} steps per second"
     startup = seconds_text(result["seconds_startup"])
@@ -285,6 +295,20 @@ def warn_of_random(comparison: AgainstRandom, steps: int, planner: str | None) -
         f"(noise {short_number(comparison.noise, 2)}); "
         f"more steps{stronger if planner == 'alp' else ''} may help"
     )
+
+
+def scopes_text(scopes: Mapping[str, Any]) -> str:
+    """Return how sure the learned scopes are, and when they changed."""
+    sure = [
+        scopes["edges"][child].get(parent, 0.0)
+        for child, parents in scopes["scopes"].items()
+        for parent in parents
+    ]
+    text = f"learned, {len(sure)} edges, {sum(p > 0.95 for p in sure)} of them above 95 % sure"
+    if scopes["last_change"] is None:
+        return text
+    times = f"{scopes['preparations']:,} times"
+    return f"{text}; the planner was prepared {times}, last at step {scopes['last_change']:,}"
 
 
 def settings_text(learner: Learner) -> str:

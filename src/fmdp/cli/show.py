@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fmdp._base.memory import describe_count
+from fmdp._base.parameters import Integer
 from fmdp.cli.network import draw
 from fmdp.cli.options import Json, Problem
 from fmdp.cli.output import columns, console, print_json, print_people, short_number, table
@@ -50,8 +52,7 @@ def show(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the variables, scopes and tables of a problem."""
-    from fmdp._base.parameters import Integer
+    """Show the variables, scopes and tables of a problem, or the scopes of a saved learner."""
     from fmdp.problems import problem as problem_of
 
     if rows is not None and (factor is None or json):
@@ -61,6 +62,11 @@ def show(
     if check and factor:
         raise InvalidParameter("--check lists findings, --table one table; give one of them")
     limit = Integer("rows", 40, "rows of the table", low=0).check(rows or 40, "fmdp show")
+    if is_archive(Path(problem)):
+        if factor or check:
+            raise InvalidParameter("--table and --check are for models; a learner has neither")
+        show_learner(problem, json)
+        return
     with progress(f"reading {problem}", compiles=False):
         model = problem_of(problem)
     if check:
@@ -71,6 +77,71 @@ def show(
         print_table(model, factor, limit)
     else:
         print_model(model)
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether there is such a file and it begins as the files of saved learners do."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(2) == b"PK"
+    except (OSError, ValueError):
+        return False
+
+
+def show_learner(path: str, json: bool) -> None:
+    """Show a saved learner: its settings, its steps, and the scopes that it learned."""
+    from fmdp.learning.files import load_agent
+
+    with progress(f"reading {path}"):
+        agent = load_agent(path)
+        scopes = agent.learner.learned_scopes(agent)
+    planner = None if agent.planner is None else agent.planner.name
+    if json:
+        settings = {
+            p.name: p.show(getattr(agent.learner, p.name)) for p in agent.learner.parameters
+        }
+        print_json(
+            {
+                "learner": agent.learner.name,
+                "parameters": settings,
+                "planner": planner,
+                "steps": agent.steps,
+                "episodes": agent.episodes,
+                "planner_calls": agent.planner_calls,
+                "scopes": scopes,
+            }
+        )
+        return
+    rows = [
+        ("learner", ", ".join((agent.learner.name, *agent.learner.words()))),
+        ("planner", planner or "-"),
+        ("steps", f"{agent.steps:,}"),
+        ("episodes", f"{agent.episodes:,}, {agent.planner_calls:,} plans"),
+    ]
+    if scopes is None:
+        print_people(columns([*rows, ("scopes", "known")]))
+        return
+    rows.append(("scopes changed", f"{scopes['preparations']:,} times"))
+    print_people(columns(rows))
+    parents = [(name, used, scopes["edges"][name]) for name, used in scopes["scopes"].items()]
+    lines = [
+        (
+            name,
+            edges_text([(p, edges.get(p, 0.0)) for p in used]),
+            edges_text([edge for edge in edges.items() if edge[0] not in used and edge[1] > 0.01]),
+        )
+        for name, used, edges in parents
+    ]
+    print_people(table(("state variable", "depends on (probability)", "or perhaps on"), lines))
+    print_network(agent.statistics.structure)
+
+
+def edges_text(edges: Sequence[tuple[str, float]]) -> str:
+    """Return, e.g., "machine_0 1.00, restart .98", the most probable ones first."""
+    ranked = sorted(edges, key=lambda edge: -edge[1])
+    return ", ".join(f"{name} {probability:.2f}" for name, probability in ranked) or "-"
 
 
 def print_check(model: FactoredMDP, json: bool) -> None:

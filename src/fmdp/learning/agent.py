@@ -358,7 +358,7 @@ class Agent:
         return self._prepared
 
     def adopt(self, statistics: Statistics) -> None:
-        """Replace the statistics by those of the same steps under other scopes.
+        """Replace `statistics` by those of the same steps under other scopes.
 
         The planner is prepared anew, and chosen anew unless it was given. Nothing happens if they
         are the current ones.

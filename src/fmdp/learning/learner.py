@@ -124,6 +124,10 @@ class Learner(Settings, ABC):
     def refresh(self, agent: Agent) -> None:
         """Prepare the next decision of `agent`; called before `decide`. By default nothing."""
 
+    def learned_scopes(self, agent: Agent) -> dict[str, Any] | None:
+        """Return the scopes that `agent` has learned, in plain values; None if they are known."""
+        return None
+
     def watch(
         self,
         agent: Agent,

@@ -145,6 +145,20 @@ class ScopeLearner(PlanningLearner):
         sums = np.cumsum(posterior.weights)
         return posterior.scopes[int(np.searchsorted(sums, uniform * sums[-1], side="right"))]
 
+    def learned_scopes(self, agent: Agent) -> dict[str, Any] | None:
+        """Return the scopes that `agent` plans with, the probabilities of edges, and the number of
+        times that the planner was prepared, by name; None if the scopes are known."""
+        seen = agent.statistics
+        if not isinstance(seen, ScopeStatistics):
+            return None
+        names, scopes = agent.structure.names, seen.structure.transition_scopes
+        return {
+            "scopes": {names[i]: [names[v] for v in scope] for i, scope in enumerate(scopes)},
+            "edges": edge_probabilities(agent),
+            "preparations": seen.preparations,
+            "last_change": seen.changes[-1][0] if seen.changes else None,
+        }
+
     # ---- the posterior --------------------------------------------------------------------------
 
     def scope_posteriors(self, seen: ScopeStatistics) -> list[ScopePosterior]:
@@ -270,6 +284,38 @@ class ScopePosterior(NamedTuple):
         for scope, weight in zip(self.scopes, self.weights.tolist(), strict=True):
             edges[list(scope)] += weight
         return np.minimum(edges, 1.0)
+
+
+def edge_probabilities(agent: Agent) -> dict[str, dict[str, float]]:
+    """Return how probable it is that each variable depends on each other, by name.
+
+    Parameters
+    ----------
+    agent
+        An agent whose learner has `scopes="unknown"`, with the steps so far.
+
+    Returns
+    -------
+    dict[str, dict[str, float]]
+        {state variable: {parent: probability}}, without parents of probability 0.
+
+    Raises
+    ------
+    InvalidParameter
+        If the scopes of the agent are known.
+    """
+    learner, seen = getattr(agent, "learner", None), getattr(agent, "statistics", None)
+    if not isinstance(learner, ScopeLearner) or not isinstance(seen, ScopeStatistics):
+        raise InvalidParameter(
+            f"edge_probabilities takes an agent whose scopes are unknown, as with "
+            f"scopes=unknown; got {quoted(agent)}"
+        )
+    names = agent.structure.names
+    edges = [posterior.edges(len(names)) for posterior in learner.scope_posteriors(seen)]
+    return {
+        child: {name: float(p) for name, p in zip(names, parents, strict=True) if p > 0.0}
+        for child, parents in zip(agent.structure.state_names, edges, strict=True)
+    }
 
 
 def log_prior(scopes: Sequence[Scope]) -> Floats:
