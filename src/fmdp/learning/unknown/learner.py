@@ -107,11 +107,11 @@ class ScopeLearner(PlanningLearner):
         return ScopeStatistics(structure, self._first_scopes(structure), evidence)
 
     def counted_parents(self, structure: Structure) -> int:
-        """Return the largest number of state variables in a counted set."""
+        """Return the largest number of state variables in a counted set of `structure`."""
         return min(self.parents, structure.m)
 
     def refresh(self, agent: Agent) -> None:
-        """Choose the scopes of the next decision."""
+        """Choose the scopes of the next decision of `agent`."""
         if self.scopes == UNKNOWN:
             seen = evidence_of(agent)
             agent.adopt(seen.with_scopes(self.choose_scopes(agent)))
@@ -134,7 +134,8 @@ class ScopeLearner(PlanningLearner):
         ]
 
     def most_probable(self, seen: ScopeStatistics) -> list[Scope]:
-        """Return the most probable scope of every state variable; the smallest of equal ones."""
+        """Return the most probable scope of every state variable under the counts `seen`; of equal
+        ones the smallest."""
         return [
             posterior.scopes[int(posterior.weights.argmax())]
             for posterior in self.scope_posteriors(seen)
@@ -162,7 +163,7 @@ class ScopeLearner(PlanningLearner):
     # ---- the posterior --------------------------------------------------------------------------
 
     def scope_posteriors(self, seen: ScopeStatistics) -> list[ScopePosterior]:
-        """Return the posterior over the candidates of every state variable."""
+        """Return the posterior over the candidates of every state variable, given `seen`."""
         evidence, hints = seen.evidence, self.hints(seen.structure)
         scores, _ = evidence.scores()
         posteriors = []
@@ -178,7 +179,8 @@ class ScopeLearner(PlanningLearner):
         return posteriors
 
     def candidates(self, seen: ScopeStatistics, i: int, hints: Hints) -> NDArray[np.int64]:
-        """Return the places, among the counted sets, of the candidates of state variable `i`."""
+        """Return the places, among the counted sets of `seen`, of the candidates of state variable
+        `i` that `hints` allows."""
         s = seen.structure
         m, required, forbidden = s.m, hints.required[i], hints.forbidden[i]
         free = sum(v not in forbidden for v in range(m, len(s.sizes)))
@@ -196,7 +198,7 @@ class ScopeLearner(PlanningLearner):
         )
 
     def hints(self, structure: Structure) -> Hints:
-        """Return what the settings say about the scopes.
+        """Return what the settings say about the scopes in `structure`.
 
         Raises InvalidParameter for unknown names and for hints that leave no candidate.
         """

@@ -94,7 +94,7 @@ class SLFUCRL(FullSizeScopes, DBNUCRL):
         ]
 
     def consistent_scopes(self, agent: Agent) -> list[list[Scope]]:
-        """Return the scopes of every state variable that the steps do not refute.
+        """Return the scopes of every state variable that the steps of `agent` do not refute.
 
         The most likely ones come first. If all are refuted, the most likely one is kept.
         """
