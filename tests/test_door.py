@@ -356,6 +356,7 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "ExploringPolicy.epsilon": lambda x: fmdp.ExploringPolicy(table, x),
         "Statistics.structure": lambda x: fmdp.Statistics(x),
         "Statistics.record": lambda x: STATISTICS.record(x, x, x, x),
+        "edge_probabilities": lambda x: fmdp.edge_probabilities(x),
         "estimated_model": lambda x: fmdp.estimated_model(x),
         "Policy": lambda x: policy(x),
         "Structure.state_sizes": lambda x: fmdp.Structure(x, sizes, scopes, ()),
