@@ -52,7 +52,10 @@ def show(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the variables, scopes and tables of a problem, or the scopes of a saved learner."""
+    """Show the variables, scopes and tables of a problem.
+
+    The file of a saved learner is shown with the scopes that it learned.
+    """
     from fmdp.problems import problem as problem_of
 
     if rows is not None and (factor is None or json):
