@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp.errors import InvalidModel, InvalidParameter
-from fmdp.testing import oracles, strategies
+from fmdp.testing import check_learner, oracles, strategies
 
 MODEL = fmdp.problem("random:3,values=2,parents=1,actions=3,seed=5,noise=bernoulli")
 
@@ -127,3 +127,94 @@ def test_a_drawn_action_of_an_ended_decision_is_drawn_anew() -> None:
         agent.end_decision()
         drawn.append(agent.act(state))
     assert len(set(drawn)) > 1
+
+
+class Sees(fmdp.Learner):
+    """Sums the rewards, and ends a decision whenever the first state variable is 1."""
+
+    def remember(self, structure: fmdp.Structure) -> dict[str, Any]:
+        return {"sum": 0.0, "ends": 0}
+
+    def watch_steps(self, agent: Any, states: Any, actions: Any, rewards: Any) -> int | None:
+        for t in range(len(actions)):
+            agent.memory["sum"] += float(rewards[t].sum())
+            if states[t + 1, 0] == 1:
+                agent.memory["ends"] += 1
+                return t + 1
+        return None
+
+    def decide(self, agent: Any) -> fmdp.Decision:
+        return fmdp.Decision(constant_policy(agent.structure, agent.episodes), steps=1000)
+
+
+def constant_policy(structure: fmdp.Structure, number: int) -> fmdp.TablePolicy:
+    actions = np.full(structure.n_states, number % structure.n_actions, dtype=np.int64)
+    return fmdp.TablePolicy(structure.state_sizes, structure.action_sizes, actions)
+
+
+class SeesOne(Sees):
+    """The same, one step at a time."""
+
+    watch_steps = fmdp.Learner.watch_steps
+
+    def watch(self, agent: Any, state: Any, action: Any, rewards: Any, next_state: Any) -> None:
+        agent.memory["sum"] += float(sum(rewards))
+        if next_state[0] == 1:
+            agent.memory["ends"] += 1
+            agent.end_decision()
+
+
+def test_steps_watched_in_bulk_are_those_watched_one_by_one() -> None:
+    model = fmdp.problem("random:3,values=2,parents=1,actions=3,noise=bernoulli")
+    bulk, single = (
+        fmdp.simulate(model, learner, 3000, seed=1, record=True) for learner in (Sees(), SeesOne())
+    )
+    assert bulk.curve == single.curve
+    assert bulk.episodes == single.episodes
+    assert bulk.agent.memory["ends"] == single.agent.memory["ends"] > 100
+    assert bulk.agent.memory["sum"] == pytest.approx(bulk.total_reward)
+    assert np.array_equal(bulk.agent.statistics.visits, single.agent.statistics.visits)
+    assert bulk.trajectory is not None
+    assert single.trajectory is not None
+    assert np.array_equal(bulk.trajectory.states, single.trajectory.states)
+    check_learner(Sees(), model)
+
+
+def test_a_wrong_answer_of_watch_steps_is_refused() -> None:
+    class TooFar(Sees):
+        """Ends its decision behind the steps."""
+
+        def watch_steps(self, agent: Any, states: Any, actions: Any, rewards: Any) -> int | None:
+            return len(actions) + 1
+
+    with pytest.raises(InvalidParameter, match=r"1 to 1; got 2"):
+        fmdp.simulate(fmdp.problem("circle:2"), TooFar(), 100)
+
+
+def test_a_learner_watches_in_one_way() -> None:
+    with pytest.raises(TypeError, match="defines watch and watch_steps"):
+
+        class Both(Sees):
+            """Watches twice."""
+
+            def watch(self, agent: Any, *step: Any) -> None:
+                pass
+
+
+class Needs(fmdp.PSRL):
+    """PSRL with a setting that must be given."""
+
+    wanted: int = fmdp.setting(fmdp.REQUIRED, "a number", low=1)
+
+
+class Says(Needs):
+    """The same with an example."""
+
+    example: ClassVar[dict[str, object]] = {"wanted": 3}
+
+
+def test_a_class_is_checked_with_its_example() -> None:
+    model = fmdp.problem("circle:2")
+    with pytest.raises(AssertionError, match="must have an example with all required settings"):
+        check_learner(Needs, model, steps=5, save_after=3)
+    check_learner(Says, model, steps=5, save_after=3)

@@ -181,6 +181,7 @@ class Agent:
         self._drawn: NDArray[np.int64] | None = None  # the next action of a randomised policy
         self._prepared: Prepared | None = None
         self._watched = learner._watches()
+        self.watches_steps = learner._watches_steps()
         self._ends_before_limits = learner.ends_before_limits
 
     def __repr__(self) -> str:
@@ -549,12 +550,18 @@ class Agent:
         InvalidParameter
             If it is not a step of the structure.
         """
+        ended = False
+        if self.watches_steps:
+            self.statistics.check(state, action, rewards, next_state)
+            ended = self._watch_one(state, action, rewards, next_state)
         if self.learner.counts:
             self.statistics.record(state, action, rewards, next_state)
         else:
             self.statistics.check(state, action, rewards, next_state)
         self._advance(1, not self._ends_before_limits and self._limit_reached())
         self._drawn = None
+        if ended:
+            self.end_decision()
         if self._watched:
             s = self.structure
             self.learner.watch(
@@ -565,16 +572,55 @@ class Agent:
                 s.check_state(next_state),
             )
 
+    def _watch_one(
+        self,
+        state: Assignment,
+        action: Assignment,
+        rewards: Sequence[float] | Mapping[str, float],
+        next_state: Assignment,
+    ) -> bool:
+        s = self.structure
+        states = np.array([s.check_state(state), s.check_state(next_state)], dtype=np.int32)
+        actions = np.array([s.check_action(action)], dtype=np.int32)
+        observed = np.array([self.statistics.rewards_in_order(rewards)], dtype=np.float64)
+        _, ended = self.watch_steps(states, actions, observed)
+        return ended
+
+    def watch_steps(
+        self,
+        states: NDArray[np.int32],
+        actions: NDArray[np.int32],
+        rewards: NDArray[np.float64],
+    ) -> tuple[int, bool]:
+        """Show steps to the learner's `watch_steps` before they are counted.
+
+        Return how many of them are to be taken, and whether the decision ends then.
+        """
+        n = len(actions)
+        answer = self.learner.watch_steps(self, states, actions, rewards)
+        if answer is None:
+            return n, False
+        kept = whole_number(answer)
+        if kept is None or not 1 <= kept <= n:
+            raise InvalidParameter(
+                f"{self.learner.owner()}: watch_steps must return None, or the number of steps "
+                f"after which the decision ends, 1 to {n}; got {quoted(answer)}"
+            )
+        return kept, True
+
     # ---- many steps at once ---------------------------------------------------------------------
 
-    def stretch(self, at_most: int) -> StepBatch | None:
+    def stretch(self, at_most: int, *, previewed: bool = False) -> StepBatch | None:
         """Return the next steps, `at_most` so many, as precomputed actions, to be played at once.
 
         The batch has the number of steps, their actions, and the counts that the loop updates. It
         is None if the next step has to be taken with `act` and `observe`. Call `played` before any
-        other method.
+        other method. `previewed` states that the caller shows the steps to `watch_steps`, if
+        `watches_steps`.
         """
         if self._watched or self._ends_before_limits or self.statistics.stepwise:
+            return None
+        if self.watches_steps and not previewed:
             return None
         decision = self.decide()
         # As with `observe`, limits that are already reached end the decision after one step.

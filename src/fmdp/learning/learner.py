@@ -97,12 +97,15 @@ class Learner(Settings, ABC):
     planner_defaults: ClassVar[Mapping[str, object]] = {}
     """Settings of that planner that may be omitted because the learner sets them in every plan."""
     example: ClassVar[Mapping[str, object]] = {}
-    """Values of required settings, for tests on models with one action variable."""
+    """Values of required settings, with which `fmdp.testing.check_learner` makes the class. They
+    must do for models with one action variable."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if cls.role not in ROLES:
             raise TypeError(f"the role of {cls.__name__} must be one of {', '.join(ROLES)}")
+        if cls.watch is not Learner.watch and cls.watch_steps is not Learner.watch_steps:
+            raise TypeError(f"{cls.__name__} defines watch and watch_steps; it must be one of them")
         for name in _NEVER_CALLED:
             if hasattr(cls, name):
                 raise TypeError(
@@ -138,8 +141,8 @@ class Learner(Settings, ABC):
     ) -> None:
         """Process one step; called after every step, for algorithms that need more than counts.
 
-        A learner that overrides it is run step by step, which is slower. Store values in
-        `agent.memory`; call `agent.end_decision()` to be asked for a new decision.
+        A learner that overrides it is run step by step, which is slower than `watch_steps`. Store
+        values in `agent.memory`; call `agent.end_decision()` to be asked for a new decision.
 
         Parameters
         ----------
@@ -150,6 +153,39 @@ class Learner(Settings, ABC):
         rewards
             One number per reward factor.
         """
+
+    def watch_steps(
+        self,
+        agent: Agent,
+        states: NDArray[np.int32],
+        actions: NDArray[np.int32],
+        rewards: NDArray[np.float64],
+    ) -> int | None:
+        """Process n steps at once, as `watch` does one; with compiled code it is as fast as a
+        learner that only counts.
+
+        The steps are shown before they are counted: `agent.steps` and `agent.statistics` are those
+        before the first of them. How many there are is not the learner's to choose, so it has to
+        process them one after the other. Override this method or `watch`, not both.
+
+        Parameters
+        ----------
+        agent
+            The run so far, without these steps.
+        states
+            [n + 1, state variables]: the state before each step, and that after the last.
+        actions
+            [n, action variables].
+        rewards
+            [n, reward factors].
+
+        Returns
+        -------
+        int or None
+            k, from 1 to n: the decision ends after the k-th of these steps, and those behind it are
+            not taken; `agent.memory` must be as after the k-th. None: it goes on.
+        """
+        return None
 
     def remember(self, structure: Structure) -> dict[str, Any]:
         """Return the initial `agent.memory`: numbers, texts, lists and arrays by name.
@@ -236,6 +272,9 @@ class Learner(Settings, ABC):
 
     def _watches(self) -> bool:
         return type(self).watch is not Learner.watch
+
+    def _watches_steps(self) -> bool:
+        return type(self).watch_steps is not Learner.watch_steps
 
     def start(
         self,

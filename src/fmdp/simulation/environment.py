@@ -416,6 +416,52 @@ class Environment:
             gap,
         )
 
+    def preview(
+        self, stretch: StepBatch
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+        """Return the steps that `play` would take for `stretch`, without taking them.
+
+        Returns states [n + 1, m], the one after the last step included, actions [n, variables] and
+        rewards [n, l].
+        """
+        steps = min(stretch.steps, self.ready())
+        self._leave()
+        s = self.model.structure
+        rows = Rows(
+            np.zeros((steps, s.m), np.int32),
+            np.zeros((steps, len(s.action_sizes)), np.int32),
+            np.zeros((steps, s.l)),
+        )
+        state, totals = self._state.copy(), self._totals.copy()
+        counts = tuple(array.copy() for array in stretch.counts)
+        taken = 0
+        while True:
+            before = totals[STEPS]
+            _, end = kernels.play(
+                self._plain_entries,
+                tuple(stretch.joined),
+                self._plain_law,
+                self._plain_cache,
+                stretch.actions,
+                stretch.drawn[taken:],
+                steps - taken,
+                state,
+                self._uniforms[self._used + taken :],
+                counts,
+                stretch.limits,
+                self._gaps,
+                totals,
+                tuple(array[taken:] for array in rows),
+            )
+            taken += int(totals[STEPS] - before)
+            if end == kernels.UNKNOWN_ACTION:
+                assert stretch.table is not None
+                stretch.table.ask(tuple(state.tolist()))
+            elif end == kernels.LIMIT_REACHED or taken == steps:
+                last = state.astype(np.int32)[None]
+                states = np.concatenate([rows.states[:taken], last])
+                return states, rows.actions[:taken], rows.rewards[:taken]
+
     def play(self, stretch: StepBatch, signals: Held | None = None) -> tuple[int, bool]:
         """Play `stretch` in compiled code, for at most `ready()` steps.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +29,7 @@ from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.io.files import path_of
 from fmdp.planning.plan import Planner
+from fmdp.planning.policies.playing import StepBatch
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.rule import as_action
@@ -48,6 +50,8 @@ first step the reports of the planner of the reference."""
 STEPS = Integer("steps", 10_000, "steps to take", low=1, high=2**53)
 SEED = Integer("seed", 0, "seed of environment and learner", low=0)
 _COUNTERS = ("episodes", "planner_calls", "unconverged_plans")
+_FEWEST_WATCHED = 32
+"""Steps that `watch_steps` is shown at once, at first and after a decision that it ended."""
 _MARK = Integer("checkpoints", 1, "", low=1)
 _REGRET = Flag("regret", True, "whether regret is computed")
 _RECORD = Flag("record", False, "whether every step is kept")
@@ -146,6 +150,7 @@ class Simulation:
         self.seconds = 0.0
         self.cpu_seconds = 0.0
         self.interrupted = False
+        self._watched_at_once = _FEWEST_WATCHED
         self._curve: list[tuple[int, float]] = []
         self._gap_curve: list[tuple[int, float]] = []
 
@@ -197,14 +202,21 @@ class Simulation:
         if isinstance(agent, Agent):
             agent.decide()
             signals.shut = True
-            stretch = agent.stretch(min(steps, environment.ready()))
+            most = min(steps, environment.ready())
+            if agent.watches_steps:
+                most = min(most, self._watched_at_once)
+            stretch = agent.stretch(most, previewed=True)
             if stretch is not None:
-                before = environment.steps
+                before, batch, ended = environment.steps, stretch, False
+                if agent.watches_steps:
+                    batch, ended = self._watched(agent, stretch)
                 try:
-                    environment.play(stretch, signals)
+                    environment.play(batch, signals)
                 finally:  # a policy may be interrupted while it chooses an action
                     signals.shut = True
                     agent.played(stretch, environment.steps - before)
+                if ended:
+                    agent.end_decision()
                 signals.let_through()
                 return
             signals.let_through()
@@ -215,6 +227,14 @@ class Simulation:
         signals.shut = isinstance(agent, Agent)
         agent.observe(state, action, rewards, next_state)
         signals.let_through()
+
+    def _watched(self, agent: Agent, stretch: StepBatch) -> tuple[StepBatch, bool]:
+        """Show the steps of a batch to the learner; return those up to the end of its decision, and
+        whether it ended the decision. Batches grow while it does not."""
+        steps = self.environment.preview(stretch)
+        kept, ended = agent.watch_steps(*steps)
+        self._watched_at_once = _FEWEST_WATCHED if ended else 2 * self._watched_at_once
+        return replace(stretch, steps=kept), ended
 
     def _mark(self) -> None:
         regret = self.regret

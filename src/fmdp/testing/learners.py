@@ -48,14 +48,20 @@ class StepByStep:
 
 
 def check_learner(
-    learner: Learner, model: FactoredMDP, *, steps: int = 100, seed: int = 0, save_after: int = 37
+    learner: Learner | type[Learner],
+    model: FactoredMDP,
+    *,
+    steps: int = 100,
+    seed: int = 0,
+    save_after: int = 37,
 ) -> None:
     """Raise ContractBroken unless a learner keeps the contract of learners on a model.
 
     Parameters
     ----------
     learner
-        The learner with its settings.
+        The learner with its settings, or its class, which is made with the settings of its
+        `example`.
     model
         The model to try it on; three variables with two or three values are enough.
     steps
@@ -65,6 +71,8 @@ def check_learner(
     save_after
         The step after which it is saved and loaded.
     """
+    if isinstance(learner, type):
+        learner = _example_of(learner)
     who = f"learner {place_of(type(learner))}"
     _check_settings(learner, who)
     _check_memory(learner, model, seed)
@@ -78,6 +86,15 @@ def check_learner(
     _check_refusal(learner, model, seed, who)
     resumed = _traces(_agent(learner, model, seed), model, steps, seed, save_after=save_after)
     _require(resumed == whole, who, f"goes on the same when it is saved after {save_after} steps")
+
+
+def _example_of(kind: type[Learner]) -> Learner:
+    try:
+        return kind.make(kind.example)
+    except FmdpError as error:
+        raise ContractBroken(
+            f"learner {place_of(kind)}: must have an example with all required settings: {error}"
+        ) from None
 
 
 def _require(kept: bool, who: str, promise: str) -> None:
