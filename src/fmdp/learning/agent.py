@@ -594,7 +594,8 @@ class Agent:
     ) -> tuple[int, bool]:
         """Show steps to the learner's `watch_steps` before they are counted.
 
-        Return how many of them are to be taken, and whether the decision ends then.
+        `states`, `actions` and `rewards` are as there. Return how many of them are to be taken, and
+        whether the decision ends then.
         """
         n = len(actions)
         answer = self.learner.watch_steps(self, states, actions, rewards)
