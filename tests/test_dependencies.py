@@ -24,6 +24,7 @@ SOURCE = ROOT / "src" / "fmdp"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 MODULE_OF = {
+    "markovianbandit-pkg": "markovianbandit",
     "pytest-xdist": "xdist",
     "myst-parser": "myst_parser",
     "stable-baselines3": "stable_baselines3",

@@ -71,6 +71,7 @@ def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
     ("name", "commands", "printed"),
     [
         pytest.param("choosing.md", 1, 1, marks=pytest.mark.slow),
+        ("fleets.md", 2, 1),
         ("install.md", 1, 0),
         ("limits.md", 2, 1),
         pytest.param("plan-a-network.md", 7, 5, marks=pytest.mark.slow),

@@ -41,6 +41,7 @@ PLANNERS: tuple[Callable[..., Any], ...] = (
     fmdp.Exact,
     fmdp.ALP,
     lambda **given: fmdp.SpanConstrained(**{"budget": 1.0, **given}),
+    fmdp.Coupled,
 )
 
 
@@ -465,8 +466,8 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
             calls[f"{name}({one.name}=)"] = lambda x, kind=kind, one=one: kind(
                 **{**kind.example, one.name: x}
             )
-    kinds = (fmdp.Exact, fmdp.ALP, fmdp.SpanConstrained)
-    for build, kind, name in zip(PLANNERS, kinds, ("Exact", "ALP", "Span"), strict=True):
+    kinds = (fmdp.Exact, fmdp.ALP, fmdp.SpanConstrained, fmdp.Coupled)
+    for build, kind, name in zip(PLANNERS, kinds, ("Exact", "ALP", "Span", "Coupled"), strict=True):
         for one in kind.parameters:
             calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(**{one.name: x})
         calls[f"{name}.plan"] = lambda x, build=build: build().plan(x)

@@ -21,6 +21,7 @@ _HOME = {
     "Budget": "fmdp.model",
     "CPSRL": "fmdp.learning.cpsrl",
     "Count": "fmdp.model",
+    "Coupled": "fmdp.planning.coupled",
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
     "Decision": "fmdp.learning.agent",
@@ -209,6 +210,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.constrained.front import Front as Front
     from fmdp.planning.constrained.front import pareto as pareto
+    from fmdp.planning.coupled import Coupled as Coupled
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation
     from fmdp.planning.occupancy.summary import Summary as Summary

@@ -206,7 +206,7 @@ class _Making:
             return priority_policy(self.types, dual, criterion)
         if name == "id":
             source = np.random.SeedSequence(self.planner.seed)
-            return id_policy(self.types, dual, criterion, np.random.default_rng(source))
+            return id_policy(self.types, dual, np.random.default_rng(source))
         return index_policy(self.types, whittle_indices(self.types, criterion))
 
     def plan(self, status: Status, seconds: float) -> Plan:

@@ -243,7 +243,7 @@ class DualSearch:
                 self.rounds.append(latest)
                 report(latest)
                 prices, least, _ = self._lowest()
-                self.gap = self.best.upper - self.types.constant - least * self._scale
+                self.gap = max(self.best.upper - self.types.constant - least * self._scale, 0.0)
                 # A price that comes again adds no plane: rounding hides the rest of the gap.
                 repeated = any(np.array_equal(prices, earlier.prices) for earlier in self.rounds)
                 self.finished = self.gap <= self.tolerance or repeated

@@ -30,15 +30,13 @@ def priority_policy(types: Types, dual: Dual, criterion: Criterion) -> FleetPoli
     return _policy(types, "priority", _by_advantage(types, dual, criterion))
 
 
-def id_policy(
-    types: Types, dual: Dual, criterion: Criterion, generator: np.random.Generator
-) -> FleetPolicy:
+def id_policy(types: Types, dual: Dual, generator: np.random.Generator) -> FleetPolicy:
     """Return the policy under which parts follow the solution of the linear program, in order.
 
     The solution mixes policies of the parts. Instead of drawing actions, each part follows one of
     the mixed policies in all steps, and the shares of the parts are those of the mixture: the
-    policy is then a function of the state. What the parts leave of the budgets is spent by
-    advantage. The papers draw the actions and leave that rest unused.
+    policy is then a function of the state. What the parts leave of the budgets is not spent: that
+    would move them away from the law of the solution.
     """
     n_parts = types.fleet.n_parts
     order = generator.permutation(n_parts)
@@ -49,8 +47,8 @@ def id_policy(
     wishes = np.stack(
         [np.concatenate([b.actions.reshape(-1) for b in tried.blocks]) for tried in dual.rounds]
     )
-    ranked = _by_advantage(types, dual, criterion)
-    return _policy(types, "id", ranked, (order, profiles, wishes))
+    none = np.zeros((wishes.shape[1], 1), dtype=np.int64), np.full((wishes.shape[1], 1), -np.inf)
+    return _policy(types, "id", none, (order, profiles, wishes))
 
 
 def index_policy(types: Types, indices: list[Floats]) -> FleetPolicy:

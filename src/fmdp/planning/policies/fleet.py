@@ -2,8 +2,8 @@
 
 In each state of the fleet every part first has its cheapest action. Under the ID policy (Hong, Xie,
 Chen & Wang 2024; Zhang, Hong & Wang 2025 for different parts) parts then follow policies of their
-own, in a fixed order, while the budgets last. What is left of the budgets goes to the parts with
-the highest priority: their candidates, (part, action) pairs, are taken by rank.
+own, in a fixed order, while the budgets last. Under the other rules the budgets go to the parts
+with the highest priority: their candidates, (part, action) pairs, are taken by rank.
 
 A policy is a deterministic function of the state. It holds, for each type of part and each of its
 states, the cheapest action, the ranks of the others, and the actions of the own policies.
