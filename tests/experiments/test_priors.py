@@ -89,6 +89,10 @@ def test_the_same_spec_gives_the_same_models_and_keys_in_toml_and_python() -> No
         steps=60,
     )
     assert [run.key for run in spec.runs()] == [run.key for run in again.runs()]
+    # The store keeps a spec that makes the same runs.
+    written = parse_spec(again.text)
+    assert [run.key for run in written.runs()] == [run.key for run in again.runs()]
+    assert [problem.id for problem in written.problems] == ["random:2,seed=*", "circles"]
     assert len({run.model.content_hash for run in spec.runs()}) == 6
     # More seeds keep the models of the first.
     more = parse_spec(SPEC.replace("seeds = 3", "seeds = 5"))

@@ -20,7 +20,7 @@ from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter
 from fmdp.experiments.executors import InThisProcess, Processes, Workers
-from fmdp.experiments.priors import Prior
+from fmdp.experiments.priors import DirichletPrior, Prior
 from fmdp.experiments.progress import progress_line
 from fmdp.experiments.results import Results
 from fmdp.experiments.spec import (
@@ -267,7 +267,8 @@ def as_toml(
     for label, (learner, where) in learners.items():
         lines += ["", "[[learners]]", f"label = {_quoted(label)}"]
         if len(where) < len(problems):
-            lines.append(f"problems = {_list(where)}")
+            names = ", ".join(_quoted(problem.id) for problem in where)
+            lines.append(f"problems = [{names}]")
         if isinstance(learner, Follow):
             lines.append(f"# plays {learner.label}")
             continue
@@ -282,7 +283,17 @@ def as_toml(
 
 
 def _list(problems: Sequence[NamedModel]) -> str:
-    return f"[{', '.join(_quoted(problem.id) for problem in problems)}]"
+    return f"[{', '.join(map(_entry, problems))}]"
+
+
+def _entry(problem: NamedModel) -> str:
+    """Return the entry of a problem: a table for a Dirichlet prior, else its name."""
+    prior = problem.prior
+    if not isinstance(prior, DirichletPrior):
+        return _quoted(problem.id)
+    settings = {"prior": _quoted(prior.model.name), "concentration": repr(prior.concentration)}
+    settings |= {"rewards": _quoted(prior.rewards), "label": _quoted(problem.id)}
+    return f"{{ {', '.join(f'{key} = {value}' for key, value in settings.items())} }}"
 
 
 def _quoted(text: str) -> str:
