@@ -163,12 +163,9 @@ def _parts(problem: str, policy: Path, summary: Summary) -> Iterable[RenderableT
     if summary.caveat is not None:
         rows.append(("caveat", summary.caveat))
     yield columns(rows)
-    bounds = summary.bounds["factors"]
-    yield table(
-        ["reward factor", "mean per step"],
-        [(n, known_number(v, *(bounds[n] or (None, None)))) for n, v in summary.factors.items()],
-        right=["mean per step"],
-    )
+    yield _means("reward factor", summary.factors, summary.bounds["factors"])
+    if summary.quantities:
+        yield _means("quantity", summary.quantities, summary.bounds["quantities"])
     yield _shares("action", summary.actions)
     yield _shares("variable", summary.states)
     if summary.events:
@@ -185,6 +182,11 @@ def _parts(problem: str, policy: Path, summary: Summary) -> Iterable[RenderableT
             [_visited(v) for v in summary.most_visited],
             right=["share of time"],
         )
+
+
+def _means(head: str, means: Mapping[str, float], bounds: Mapping[str, Any]) -> RenderableType:
+    rows = [(n, known_number(v, *(bounds[n] or (None, None)))) for n, v in means.items()]
+    return table([head, "mean per step"], rows, right=["mean per step"])
 
 
 def _duration(steps: float | None) -> str:

@@ -42,6 +42,7 @@ def plan_page(summary: Summary, title: str) -> str:
     body = [
         '<div class="two"><div>',
         _section("factors", "Reward per step", _factors(summary)),
+        _quantities(summary),
         _section("actions", "Share of time of each action", _shares(summary, "actions")),
         "</div>",
         _section("network", "Variables", _network(summary)),
@@ -117,13 +118,25 @@ def _shares(summary: Summary, kind: str) -> str:
 
 
 def _factors(summary: Summary) -> str:
-    largest = max((abs(mean) for mean in summary.factors.values()), default=0.0) or 1.0
-    bars = []
-    for name, mean in list(summary.factors.items())[:_MOST_VARIABLES]:
-        bounds = summary.bounds["factors"][name] or (None, None)
-        bars.append(_bar(name, abs(mean) / largest, known_number(mean, *bounds)[:9]))
     total = f'<p class="soft">All together {short_number(summary.gain)} per step.</p>'
-    return "".join(bars) + total
+    return _means(summary.factors, summary.bounds["factors"]) + total
+
+
+def _quantities(summary: Summary) -> str:
+    """Return the section of the quantities; empty if there are none."""
+    if not summary.quantities:
+        return ""
+    bars = _means(summary.quantities, summary.bounds["quantities"])
+    return _section("quantities", "Quantities per step", bars)
+
+
+def _means(means: Mapping[str, float], intervals: Mapping[str, Any]) -> str:
+    largest = max((abs(mean) for mean in means.values()), default=0.0) or 1.0
+    bars = []
+    for name, mean in list(means.items())[:_MOST_VARIABLES]:
+        bounds = intervals[name] or (None, None)
+        bars.append(_bar(name, abs(mean) / largest, known_number(mean, *bounds)[:9]))
+    return "".join(bars)
 
 
 def _network(summary: Summary) -> str:

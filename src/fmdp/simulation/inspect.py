@@ -15,8 +15,9 @@ from fmdp._base.parameters import Integer
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
-from fmdp.model.expansion import shared_draws
+from fmdp.model.expansion import shared_draws, with_derived_values
 from fmdp.model.factored import check_model
+from fmdp.model.spaces import strides
 from fmdp.planning.evaluate import TABULATED_STATES
 from fmdp.planning.occupancy.events import Holds, checked_events
 from fmdp.planning.occupancy.law import NotCertified
@@ -201,6 +202,13 @@ class _Simulated:
         s = self.model.structure
         for k, name in enumerate(s.reward_names):
             yield ("factors", name), rewards[:, k]
+        known = with_derived_values(s, rows) if self.model.quantities else rows
+        for quantity in self.model.quantities:
+            values = known[:, list(quantity.scope)]
+            # Drawn derived variables are not recorded.
+            if (values >= 0).all():
+                places = values @ np.array(strides(s.scope_sizes(quantity.scope)), dtype=np.int64)
+                yield ("quantities", quantity.name), quantity.table.reshape(-1)[places]
         for v, name in enumerate(s.names[: len(s.sizes)]):
             for place, value in enumerate(s.values[v]):
                 key = ("states" if v < s.m else "actions", name, value)
@@ -209,13 +217,15 @@ class _Simulated:
             yield ("events", name), test(rows).astype(np.float64)
 
     def summary(self, most: int) -> Summary:
-        s = self.model.structure
+        s, quantities = self.model.structure, self.model.quantities
         ranges = dict(zip(s.reward_names, s.reward_ranges, strict=True))
-        numbers: dict[str, Any] = {"factors": {}, "actions": {}, "states": {}, "events": {}}
-        bounds: dict[str, Any] = {"factors": {}, "actions": {}, "states": {}, "events": {}}
+        ranges |= {q.name: (float(q.table.min()), float(q.table.max())) for q in quantities}
+        kinds = ("factors", "quantities", "actions", "states", "events")
+        numbers: dict[str, Any] = {kind: {} for kind in kinds}
+        bounds: dict[str, Any] = {kind: {} for kind in kinds}
         for (kind, name, *value), runs in self.means.items():
             means = np.stack(runs)
-            limits = ranges[name] if kind == "factors" else (0.0, 1.0)
+            limits = ranges[name] if kind in ("factors", "quantities") else (0.0, 1.0)
             estimate = interval(means, limits, CONFIDENCE, 1e-12 * max(map(abs, limits)))
             pair: Pair = None if estimate is None else (estimate.lower, estimate.upper)
             mean = float(counted(means).mean())
@@ -237,6 +247,7 @@ class _Simulated:
             caveat=_CAVEAT,
             seconds=time.perf_counter() - self.started,
             model=self.model,
+            quantities=numbers["quantities"],
         )
 
     def _event(self, name: str, share: float) -> Event:

@@ -83,7 +83,8 @@ class WhatIf:
             for name in ("gain", "gain_lower", "gain_upper", "changed", "changed_time"):
                 row[name] = getattr(point, name)
             if point.summary is not None:
-                row |= {f"mean {name}": mean for name, mean in point.summary.factors.items()}
+                means = {**point.summary.factors, **point.summary.quantities}
+                row |= {f"mean {name}": mean for name, mean in means.items()}
                 for name, shares in point.summary.actions.items():
                     row |= {f"share {name}={value}": share for value, share in shares.items()}
             rows.append(row)

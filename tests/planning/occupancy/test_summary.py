@@ -159,3 +159,53 @@ def test_a_policy_that_randomises(circle: tuple[fmdp.FactoredMDP, Any]) -> None:
     assert sum(summary.actions["restart"].values()) == pytest.approx(1.0)
     assert summary.gain == pytest.approx(fmdp.evaluate(model, mixed).gain, abs=1e-6)
     assert summary.events["first"].share >= 0.25 * mu[place] - 1e-12
+
+
+def counted() -> fmdp.FactoredMDP:
+    """Two machines, a derived count of those that are down, and two quantities."""
+    return fmdp.FactoredMDP.from_functions(
+        states={"a": ["up", "down"], "b": ["up", "down"]},
+        actions={"do": ["wait", "fix"]},
+        parents={"a": ["a", "do"], "b": ["b", "do", "n"]},
+        transition=lambda name, v: (
+            {"up": 0.8, "down": 0.2} if v[name] == "up" or v["do"] == "fix" else "down"
+        ),
+        reward={"both": (["a", "b"], lambda v: float(v["a"] == v["b"] == "up"))},
+        derived={"n": fmdp.Count(["a", "b"], "down")},
+        quantities={
+            "fixes": (["do"], lambda v: v["do"] == "fix"),
+            "down": (["n"], lambda v: 3.0 * v["n"]),
+        },
+    )
+
+
+def test_quantities_are_means_over_the_shares() -> None:
+    """The mean of an indicator is a share, and that of a count the sum of the shares of its parts,
+    exact and simulated."""
+    from fmdp.simulation.inspect import _Simulated
+
+    model = counted()
+    policy = fmdp.plan(model).policy
+    exact = fmdp.inspect(model, policy)
+    down = 3 * (exact.states["a"]["down"] + exact.states["b"]["down"])
+    assert exact.quantities["fixes"] == pytest.approx(exact.actions["do"]["fix"])
+    assert exact.quantities["down"] == pytest.approx(down)
+    low, high = exact.bounds["quantities"]["down"]
+    assert low <= down <= high
+    assert exact.gain == pytest.approx(sum(exact.factors.values()))  # quantities pay nothing
+    assert exact.to_dict()["quantities"] == exact.quantities
+    assert "mean of down: " in str(exact)
+    simulated = _Simulated(model, policy, {}, 50_000, 1, None).summary(5)
+    assert simulated.quantities.keys() == exact.quantities.keys()
+    for name, value in exact.quantities.items():
+        low, high = simulated.bounds["quantities"][name]
+        assert low <= value <= high
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("n", "a derived variable"), ("a", "a state variable"), ("do", "an action variable")],
+)
+def test_a_limit_on_a_variable_says_what_to_define(name: str, kind: str) -> None:
+    with pytest.raises(fmdp.FmdpError, match=rf"\({name} is {kind}: define a quantity of it\)"):
+        fmdp.plan(counted(), limits={name: ("<=", 0.5)})

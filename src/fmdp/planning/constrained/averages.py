@@ -38,6 +38,18 @@ class Average:
         return 0.5 * (self.lower + self.upper)
 
 
+def _if_variable(model: FactoredMDP, name: object) -> str:
+    """Return advice for the name of a variable, whose average is that of a quantity."""
+    s = model.structure
+    kinds = {
+        "a derived variable": [variable.name for variable in s.derived],
+        "a state variable": s.state_names,
+        "an action variable": s.action_names,
+    }
+    kind = next((kind for kind, names in kinds.items() if name in names), None)
+    return "" if kind is None else f" ({name} is {kind}: define a quantity of it)"
+
+
 class Averages:
     """The factors of a model that plans under limits and fronts are about."""
 
@@ -53,9 +65,10 @@ class Averages:
         known = (TOTAL, *s.reward_names, *(q.name for q in model.quantities))
         for name in names:
             if name not in known:
+                advice = _if_variable(self.given, name)
                 raise UnknownName(
-                    f"no reward factor or quantity is called {name!r}; must be one of "
-                    f"{listed(known)}{did_you_mean(str(name), known)}"
+                    f"no reward factor or quantity is called {name!r}{advice}; "
+                    f"must be one of {listed(known)}{did_you_mean(str(name), known)}"
                 )
         used = [q for q in model.quantities if q.name in names]
         self._scopes = (*s.reward_scopes, *(q.scope for q in used))

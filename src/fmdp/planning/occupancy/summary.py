@@ -99,6 +99,8 @@ class Summary:
         "exact": every bound is certified. "simulated": bounds are confidence intervals.
     factors
         The mean of each reward factor per step, by name.
+    quantities
+        The mean of each quantity per step, by name.
     actions
         For each action variable, the share of time of each of its values.
     states
@@ -109,8 +111,8 @@ class Summary:
         The states that are visited most, with the action taken there and its runner-up.
     bounds
         Lower and upper bounds on the same numbers, in the same form: a mapping with the keys
-        `factors`, `actions`, `states` and `events`. None in place of a pair if simulated runs do
-        not support an interval.
+        `factors`, `quantities`, `actions`, `states` and `events`. None in place of a pair if
+        simulated runs do not support an interval.
     error
         Exact: certified error of the share of any set of states; otherwise None.
     confidence
@@ -142,6 +144,7 @@ class Summary:
     seconds: float = 0.0
     model: FactoredMDP | None = field(default=None, repr=False, compare=False)
     law: Law | None = field(default=None, repr=False, compare=False)
+    quantities: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gain(self) -> float:
@@ -156,7 +159,8 @@ class Summary:
             else f"{self.kind}, every share within {upper_text(self.error, 2)}"
         )
         lines = [f"What the policy does in the long run: {how}", f"  gain {self.gain:.6g}"]
-        lines += [f"  mean of {name}: {mean:.6g}" for name, mean in self.factors.items()]
+        means = [*self.factors.items(), *self.quantities.items()]
+        lines += [f"  mean of {name}: {mean:.6g}" for name, mean in means]
         for kind, shares in (("action", self.actions), ("state", self.states)):
             for name, by_value in shares.items():
                 parts = [f"{value} {100 * share:.2f} %" for value, share in by_value.items()]
@@ -168,7 +172,8 @@ class Summary:
         return "\n".join(lines if self.caveat is None else [*lines, f"  caveat: {self.caveat}"])
 
     def _repr_html_(self) -> str:
-        rows = [("mean of", name, "", f"{mean:.6g}") for name, mean in self.factors.items()]
+        means = [*self.factors.items(), *self.quantities.items()]
+        rows = [("mean of", name, "", f"{mean:.6g}") for name, mean in means]
         for kind, shares in (("action", self.actions), ("state", self.states)):
             for name, by_value in shares.items():
                 for value, share in by_value.items():
@@ -182,6 +187,7 @@ class Summary:
         return {
             "kind": self.kind,
             "factors": dict(self.factors),
+            "quantities": dict(self.quantities),
             "actions": {name: dict(shares) for name, shares in self.actions.items()},
             "states": {name: dict(shares) for name, shares in self.states.items()},
             "events": {name: vars(event) for name, event in self.events.items()},
@@ -242,7 +248,11 @@ def summarise(
     law = long_run_law(model, tables, memory_limit=memory_limit, deadline=deadline)
     s = model.structure
     counted = _Counted(law, tables, s)
-    factors, factor_bounds = counted.factors(model)
+    factors, factor_bounds = counted.means(s.reward_names, s.reward_scopes, model.rewards)
+    others = model.quantities
+    quantities, quantity_bounds = counted.means(
+        [q.name for q in others], [q.scope for q in others], [q.table for q in others]
+    )
     states = {
         name: counted.by_value(values, place)
         for place, (name, values) in enumerate(zip(s.state_names, s.state_values, strict=True))
@@ -261,6 +271,7 @@ def summarise(
         most_visited=_most_visited(model, policy, law, tables, most_visited),
         bounds={
             "factors": factor_bounds,
+            "quantities": quantity_bounds,
             "actions": _widened(actions, law.error),
             "states": _widened(states, law.error),
             "events": {
@@ -273,6 +284,7 @@ def summarise(
         seconds=time.perf_counter() - started,
         model=whole,
         law=law,
+        quantities=quantities,
     )
 
 
@@ -323,13 +335,12 @@ class _Counted:
             total += np.bincount(places, shares, len(values))
         return dict(zip(values, total.tolist(), strict=True))
 
-    def factors(
-        self, model: FactoredMDP
+    def means(
+        self, names: Sequence[str], scopes: Sequence[Sequence[int]], tables: Sequence[Any]
     ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-        """Return the mean of each reward factor, and certified bounds on it."""
+        """Return the mean of each reward factor or quantity, and certified bounds on it."""
         means, bounds = {}, {}
-        s = self.structure
-        for name, scope, table in zip(s.reward_names, s.reward_scopes, model.rewards, strict=True):
+        for name, scope, table in zip(names, scopes, tables, strict=True):
             rewards = np.asarray(table, dtype=np.float64)
             low, high = float(rewards.min()), float(rewards.max())
             mean = self.mean(rewards, scope)
