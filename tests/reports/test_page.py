@@ -230,3 +230,30 @@ def test_of_many_variants_the_best_are_shown_at_first(made: ModuleType, tmp_path
     assert "dorl 9" not in shown
     labels = data_of(page_of(tmp_path, featured=("dorl 9",)))["labels"]
     assert {label["label"] for label in labels if label["shown"]} == {*shown, "dorl 9"}
+
+
+def test_the_replay_has_the_learned_scopes(made: Any, tmp_path: Path) -> None:
+    """Frame by frame, how sure a learner is that one machine depends on another."""
+    learners = [
+        made.MadeLearner("known", "default", 1.0),
+        made.MadeLearner("unknown", "default", 1.0, {"scopes": "unknown", "parents": 2}),
+    ]
+    folder = made.make_store(
+        tmp_path / "store",
+        problems=["circle:4,dynamics=guestrin"],
+        learners=learners,
+        seeds=[0],
+        steps=1500,
+    )
+    cells = data_of(page_of(folder))["problems"][0]["cells"]
+    by_label = {cell["label"]: cell["replay"] for cell in cells}
+    assert by_label["known"]["edges"] is None
+    kept = by_label["unknown"]
+    assert len(kept["edges"]) == len(kept["times"])
+    # Without steps every other machine is a parent with the same probability: one of three sizes,
+    # and 1 or 2 of 4 machines.
+    assert {sure for _, _, sure in kept["edges"][0]} == {round((1 / 4 + 2 / 4) / 3, 2)}
+    assert len(kept["edges"][0]) == 4 * 3
+    sure = {(a, b) for a, b, probability in kept["edges"][-1] if probability > 0.9}
+    assert sure
+    assert sure <= {(i, (i + 1) % 4) for i in range(4)}

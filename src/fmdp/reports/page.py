@@ -25,11 +25,14 @@ from numpy.typing import NDArray
 
 from fmdp import __version__
 from fmdp._base.memory import describe_count
+from fmdp.errors import FmdpError
 from fmdp.experiments.analysis import Analysis, Comparison
 from fmdp.experiments.dataset import CellCurves, Dataset, ProblemCells
 from fmdp.experiments.measures import GAIN, Measure, declared, measure_named
 from fmdp.experiments.statistics import TOO_SMALL, SampleSummary, mean_interval, mean_of
-from fmdp.experiments.store import Store, StoredRun, StoredSpec
+from fmdp.experiments.store import Recording, Store, StoredRun, StoredSpec
+from fmdp.learning.registry import LEARNERS
+from fmdp.learning.unknown.learner import UNKNOWN, ScopeLearner
 from fmdp.model import FactoredMDP
 from fmdp.reports.figures import drawn_cells
 from fmdp.reports.network import network, touched_nodes
@@ -40,6 +43,9 @@ MOST_SHOWN = 16
 """Most labels whose curves are all shown when the page opens."""
 MOST_REPLAYED = 20_000
 """Most steps of a recording in the page; the store keeps all."""
+
+LEAST_SHOWN = 0.05
+"""Smallest probability of an arrow that is drawn, for learners that learn the scopes."""
 
 LINES = {
     "median": "Median over the seeds; the bands reach from the lower to the upper quartile.",
@@ -332,7 +338,36 @@ def _replay(store: Store, cell: CellCurves, model: FactoredMDP) -> dict[str, Any
         "uncertainty": [_short(row) for row in recording.uncertainty[frames]],
         "visited": recording.visited[frames].tolist(),
         "rows": list(model.structure.transition_class_counts),
+        "edges": _learned_edges(run, recording, model, frames),
     }
+
+
+def _learned_edges(
+    run: StoredRun, recording: Recording, model: FactoredMDP, frames: NDArray[np.bool_]
+) -> list[list[tuple[int, int, float]]] | None:
+    """Return, per frame, the arrows between nodes of which a learner without known scopes was at
+    least 5 % sure, as (source, target, probability); None for learners that know the scopes."""
+    try:
+        learner = LEARNERS.find(run.learner, importing=False).make(run.parameters)
+    except FmdpError:  # a learner of one's own that is not at hand
+        return None
+    if not isinstance(learner, ScopeLearner) or learner.scopes != UNKNOWN:
+        return None
+    structure, states = model.structure, recording.states
+    log = np.concatenate([states[:-1], recording.actions, states[1:]], axis=1)
+    edges = learner.edges_over_time(structure, log, recording.times[frames].tolist())
+    nodes = network(structure).nodes
+    members = [list(node.variables) for node in nodes]
+    arrows = []
+    for probabilities in edges:
+        between = [
+            (a, b, round(float(probabilities[np.ix_(members[b], members[a])].max()), 2))
+            for a in range(len(nodes))
+            for b in range(len(nodes))
+            if a != b
+        ]
+        arrows.append([arrow for arrow in between if arrow[2] >= LEAST_SHOWN])
+    return arrows
 
 
 def packed(array: NDArray[Any]) -> dict[str, str]:

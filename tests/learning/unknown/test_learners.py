@@ -273,3 +273,17 @@ def test_a_file_with_impossible_steps_is_refused(tmp_path: Path) -> None:
     agent.save(tmp_path / "agent")
     with pytest.raises(fmdp.FmdpError, match="values that the variables do not have"):
         fmdp.load_agent(tmp_path / "agent")
+
+
+def test_edges_over_time_end_with_those_of_the_agent() -> None:
+    run = fmdp.simulate(CIRCLE, "psrl,scopes=unknown", 300, 0, record=True, regret=False)
+    agent, trajectory = run.agent, run.trajectory
+    states: Any = trajectory.states
+    log = np.concatenate([states[:-1], trajectory.actions, states[1:]], axis=1)
+    edges = agent.learner.edges_over_time(CIRCLE.structure, log, [0, 120, 300])
+    found = fmdp.edge_probabilities(agent)
+    for i, child in enumerate(CIRCLE.structure.state_names):
+        for v, parent in enumerate(CIRCLE.structure.names):
+            assert edges[-1, i, v] == pytest.approx(found[child].get(parent, 0.0))
+    with pytest.raises(InvalidParameter, match="scopes are unknown"):
+        fmdp.edge_probabilities(fmdp.PSRL().start(CIRCLE, 0))

@@ -95,12 +95,11 @@ class Evidence:
         self._log[self.steps, len(joint) :] = following
         self.steps += 1
 
-    def restore(self, log: NDArray[Any]) -> None:
-        """Take over the steps of a saved run, checked by the caller."""
-        self._log = np.concatenate([log, np.zeros_like(log[:0])]).astype(self._log.dtype)
-        self.steps = len(log)
-        if not self.steps:
-            self._log = np.zeros((_FIRST_ROOM, log.shape[1]), dtype=self._log.dtype)
+    def extend(self, log: NDArray[Any]) -> None:
+        """Keep further steps, in the form of `log`; the caller has checked them."""
+        room = np.zeros((_FIRST_ROOM, log.shape[1]), dtype=self._log.dtype)
+        self._log = np.concatenate([self.log, log.astype(self._log.dtype), room])
+        self.steps += len(log)
 
     def table(self, scope: Scope) -> NDArray[np.int32]:
         """Return the counts of all state variables under `scope`, side by side: [rows, values]."""

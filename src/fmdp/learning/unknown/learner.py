@@ -160,6 +160,23 @@ class ScopeLearner(PlanningLearner):
             "last_change": seen.changes[-1][0] if seen.changes else None,
         }
 
+    def edges_over_time(
+        self, structure: Structure, log: NDArray[Any], times: Sequence[int]
+    ) -> Floats:
+        """Return the probability of every edge after so many steps: [times, m, variables].
+
+        `log` has the steps of a run in `structure`, one per row: state, action, next state; `times`
+        are increasing.
+        """
+        seen = self.statistics_for(structure)
+        assert isinstance(seen, ScopeStatistics)
+        edges = np.empty((len(times), structure.m, len(structure.sizes)))
+        for frame, t in enumerate(times):
+            seen.evidence.extend(log[seen.evidence.steps : t])
+            for i, posterior in enumerate(self.scope_posteriors(seen)):
+                edges[frame, i] = posterior.edges(len(structure.sizes))
+        return edges
+
     # ---- the posterior --------------------------------------------------------------------------
 
     def scope_posteriors(self, seen: ScopeStatistics) -> list[ScopePosterior]:

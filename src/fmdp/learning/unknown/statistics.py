@@ -128,7 +128,7 @@ class ScopeStatistics(Statistics):
         changes = array_in(arrays, "statistics.changes", "i", (None, 2 + n), NO_PARENT)
         chosen = [_scope(row) for row in scopes.tolist()]
         refuse_larger(structure_with_scopes(s, chosen), arrays)
-        self.evidence.restore(log)
+        self.evidence.extend(log)
         changed = tuple((int(row[0]), int(row[1]), _scope(row[2:])) for row in changes.tolist())
         return ScopeStatistics(s, chosen, self.evidence, changed)
 

@@ -33,7 +33,7 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-const player = { problem: null, cell: null, run: null, t: 0, playing: false, last: 0, ahead: 0, nodes: [], bars: [], asked: 0 };
+const player = { problem: null, cell: null, run: null, t: 0, playing: false, last: 0, ahead: 0, nodes: [], bars: [], asked: 0, places: [], arrows: null, learned: null };
 
 function startReplay() {
   byId("back").append(icon("back"));
@@ -94,7 +94,8 @@ async function chooseCell(k) {
   player.run = { ...kept, states, actions, rewards, regret };
   byId("replay-facts").textContent = `${player.problem.size}; seed ${kept.seed}, ` + (kept.steps < kept.of
     ? `the first ${kept.steps.toLocaleString("en-GB")} of ${kept.of.toLocaleString("en-GB")} steps (the store has all)`
-    : `${kept.steps.toLocaleString("en-GB")} steps`);
+    : `${kept.steps.toLocaleString("en-GB")} steps`)
+    + (kept.edges ? "; arrows are as strong as the learner is sure of them" : "");
   byId("scrub").max = String(kept.steps);
   drawFactors();
   drawChart();
@@ -138,15 +139,11 @@ function drawNetwork() {
   svg.setAttribute("viewBox", `${left - (wide - width) / 2} ${top - (high - height) / 2} ${wide} ${high}`);
   svg.classList.toggle("dense", wide > 900); // words would be too small to read
   svg.replaceChildren();
-  for (const [a, b, both] of network.arrows) {
-    const far = Math.hypot(xs[b] - xs[a], ys[b] - ys[a]) || 1;
-    const ux = (xs[b] - xs[a]) / far, uy = (ys[b] - ys[a]) / far, gap = RADIUS + 10;
-    const [x1, y1, x2, y2] = [xs[a] + ux * gap, ys[a] + uy * gap, xs[b] - ux * gap, ys[b] - uy * gap];
-    svg.append(draw("line", { class: "arrow", x1, y1, x2, y2 }));
-    const head = (x, y, dx, dy) => draw("path", { class: "head", d: `M${x + dx * 3},${y + dy * 3}L${x - dx * 7 - dy * 4.5},${y - dy * 7 + dx * 4.5}L${x - dx * 7 + dy * 4.5},${y - dy * 7 - dx * 4.5}z` });
-    svg.append(head(x2, y2, ux, uy));
-    if (both) svg.append(head(x1, y1, -ux, -uy));
-  }
+  player.places = network.nodes.map((_, k) => [xs[k], ys[k]]);
+  player.arrows = draw("g", { id: "arrows" });
+  player.learned = null;
+  player.arrows.append(...network.arrows.flatMap(([a, b, both]) => arrow(a, b, both)));
+  svg.append(player.arrows);
   player.nodes = network.nodes.map((node, k) => {
     const group = draw("g", { transform: `translate(${xs[k]} ${ys[k]})`, "data-node": node.label });
     const sectors = node.variables.map((_, i) => {
@@ -176,6 +173,31 @@ function drawNetwork() {
   byId("network-key").replaceChildren(...key, make("span", {}, ring, "acted on"), make("span", {}, arc, "uncertainty left"));
 }
 
+// An arrow from node a to node b, or in both directions.
+function arrow(a, b, both) {
+  const [[ax, ay], [bx, by]] = [player.places[a], player.places[b]];
+  const far = Math.hypot(bx - ax, by - ay) || 1, gap = RADIUS + 10;
+  const ux = (bx - ax) / far, uy = (by - ay) / far;
+  const [x1, y1, x2, y2] = [ax + ux * gap, ay + uy * gap, bx - ux * gap, by - uy * gap];
+  const head = (x, y, dx, dy) => draw("path", { class: "head", d: `M${x + dx * 3},${y + dy * 3}L${x - dx * 7 - dy * 4.5},${y - dy * 7 + dx * 4.5}L${x - dx * 7 + dy * 4.5},${y - dy * 7 - dx * 4.5}z` });
+  return [draw("line", { class: "arrow", x1, y1, x2, y2 }), head(x2, y2, ux, uy), ...(both ? [head(x1, y1, -ux, -uy)] : [])];
+}
+
+// The arrows of the problem; of a learner that learns the scopes those that it believes in, as strong
+// as it is sure of them.
+function drawArrows(frame) {
+  const learned = player.run?.edges ?? null, wanted = learned && learned[frame];
+  if (wanted === player.learned) return;
+  player.learned = wanted;
+  player.arrows.replaceChildren(...(wanted
+    ? wanted.map(([a, b, sure]) => {
+      const group = draw("g", { opacity: sure, "data-edge": `${a}>${b}`, "data-sure": sure }, ...arrow(a, b, false));
+      group.append(Object.assign(draw("title", {}), { textContent: `probability ${sure}` }));
+      return group;
+    })
+    : player.problem.network.arrows.flatMap(([a, b, both]) => arrow(a, b, both))));
+}
+
 function sector(from, to) {
   const place = (share) => [RADIUS * Math.sin(2 * Math.PI * share), -RADIUS * Math.cos(2 * Math.PI * share)];
   const [x1, y1] = place(from), [x2, y2] = place(to);
@@ -200,6 +222,7 @@ function show(wanted) {
   const touched = new Set(action.flatMap((value, k) => actions[k].touched[value]));
   let frame = 0;
   if (run) while (frame + 1 < run.times.length && run.times[frame + 1] <= t) frame += 1;
+  drawArrows(frame);
   const left = (i) => (run ? run.uncertainty[frame][i] : 1);
   player.nodes.forEach((node, k) => {
     const words = node.variables.map((i) => variables[i].values[state[i]]);
