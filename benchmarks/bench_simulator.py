@@ -2,6 +2,7 @@
 
     python -m benchmarks.bench_simulator                    one table, and what is to be had
     python -m benchmarks.bench_simulator --beside PYTHON    and another build of fmdp, by its Python
+    python -m benchmarks.bench_simulator --joint            evaluations with many action variables
 
 Processor time, the fastest of several turns, compilation not counted; the ways take turns, so that
 a busy machine slows them alike, and the ratios are what counts.
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -223,12 +225,80 @@ def table(found: dict[str, float], other: dict[str, float] | None) -> None:
         )
 
 
+def worst_first(model: Any) -> tuple[Any, Any]:
+    """A compiled policy that repairs the most worn machines of a fleet, and the same policy without
+    `actions_of`, which is asked for one state at a time."""
+    from fmdp._base.compiled import njit
+
+    s = model.structure
+    most, n = s.constraints[0].most, len(s.action_sizes)
+
+    @njit(nogil=True)
+    def choose(states, levels, most, actions):  # type: ignore[no-untyped-def]
+        for b in range(states.shape[0]):
+            left = most
+            actions[b] = 0
+            for level in range(levels - 1, 0, -1):
+                for i in range(states.shape[1]):
+                    if states[b, i] == level and left > 0:
+                        actions[b, i] = 1
+                        left -= 1
+
+    class Single:
+        state_sizes, action_sizes = s.state_sizes, s.action_sizes
+
+        def __call__(self, state: Any) -> tuple[int, ...]:
+            return tuple(self.act(np.array([state]))[0].tolist())
+
+        def act(self, states: Any) -> Any:
+            actions = np.empty((len(states), n), dtype=np.int64)
+            choose(states, s.max_state_size, most, actions)
+            return actions
+
+        def save(self, path: Any) -> None:
+            raise NotImplementedError
+
+    class Batched(Single):
+        def actions_of(self, states: Any) -> Any:
+            return self.act(states)
+
+    return Batched(), Single()
+
+
+def joint(turns: int) -> None:
+    """Steps per second of processor time of evaluations, by the number of action variables."""
+    import fmdp
+
+    print("| action variables | together | x variables | one by one |")
+    print("|---|---|---|---|")
+    for n in (50, 200, 1000):
+        model = fmdp.problem(f"fleet:{n}")
+        batched, single = (partial(evaluated, model, policy) for policy in worst_first(model))
+        # Multiples of 1,024 steps, so that all of them are taken.
+        found = rates(
+            {"together": (batched, 20_000 // n * 1024), "alone": (single, 2_000 // n * 1024)}, turns
+        )
+        together = found["together"]
+        cells = [shown(together), shown(together * n), shown(found["alone"])]
+        print(f"| {n} | {' | '.join(cells)} |", flush=True)
+
+
+def evaluated(model: Any, policy: Any, steps: int) -> object:
+    import fmdp
+
+    return fmdp.evaluate(model, policy, steps=steps)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--beside", metavar="PYTHON", help="the Python of another build of fmdp")
     parser.add_argument("--json", action="store_true", help="the numbers of this build alone")
+    parser.add_argument("--joint", action="store_true", help="many action variables alone")
     given = parser.parse_args()
+    if given.joint:
+        joint(given.turns)
+        return
     if given.json:
         print(json.dumps(rates(ours(), given.turns)))
         return

@@ -28,7 +28,6 @@ from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.learning.statistics import RANGE_TOLERANCE
 from fmdp.logs.tables import Block, Table
 from fmdp.model import Structure
-from fmdp.model.constraints import Columns
 from fmdp.model.expansion import with_derived_values
 from fmdp.model.naming import listed_values, positions_are_clear
 from fmdp.model.spaces import strides
@@ -409,7 +408,7 @@ class Reader:
         joint = np.concatenate([steps.states, steps.actions], axis=1)
         forbidden = np.zeros(len(joint), dtype=np.bool_)
         for constraint in s.constraints:
-            bad = constraint.forbids(Columns(lambda v: joint[:, v]), s.sizes)
+            bad = constraint.forbids_rows(joint, s.sizes)
             why = f"{constraint.label(s.names)} forbids this action in this state"
             for place in np.flatnonzero(bad).tolist():
                 self._table.problems.add(steps.where[place], None, "forbidden action", why)

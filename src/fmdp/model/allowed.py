@@ -32,6 +32,9 @@ from fmdp.model.spaces import (
 )
 from fmdp.model.variables import VariableSpace
 
+_MOST_SHOWN = 64
+"""Most values of a state or an action that an error message shows."""
+
 
 class AllowedActions(VariableSpace):
     """Variables and the constraints on the actions."""
@@ -55,10 +58,25 @@ class AllowedActions(VariableSpace):
             if constraint.forbids(joint, self.sizes):
                 values = [joint[v] for v in constraint.scope]
                 raise InvalidParameter(
-                    f"action {shown_tuple(action)} is not allowed in state {shown_tuple(state)}: "
+                    f"action {_some(action)} is not allowed in state {_some(state)}: "
                     f"{constraint.label(self.names)} forbids "
                     f"{self._assignment_label(constraint.scope, values)}"
                 )
+
+    def check_allowed_each(self, states: IndexArray, actions: IndexArray) -> None:
+        """Raise InvalidParameter as `check_allowed` for the first of many pairs that is forbidden.
+
+        `states` [number, state variables] and `actions` [number, action variables] have positions,
+        which are not checked.
+        """
+        if not self.constraints:
+            return
+        joint = np.concatenate([states, actions], axis=1)
+        for constraint in self.constraints:
+            forbidden = constraint.forbids_rows(joint, self.sizes)
+            if forbidden.any():
+                first = int(forbidden.argmax())
+                self.check_allowed(states[first].tolist(), actions[first].tolist())
 
     def allowed_actions(self, state: Sequence[int]) -> IndexArray:
         """Return the indices of the joint actions that are allowed in `state`, ascending.
@@ -153,6 +171,11 @@ class AllowedActions(VariableSpace):
         state_sizes = [self.sizes[v] for v in scope if v < self.m]
         stuck = forbidden.reshape(count(state_sizes), -1).all(axis=1)
         return decode(int(stuck.argmax()), state_sizes) if stuck.any() else None
+
+
+def _some(values: Sequence[int]) -> str:
+    """Return values as a tuple for messages, of which large ones are cut short."""
+    return shown_tuple(values) if len(values) <= _MOST_SHOWN else shown(tuple(values))
 
 
 def _connected(constraints: Sequence[Constraint], m: int) -> list[list[Constraint]]:

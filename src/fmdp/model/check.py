@@ -223,19 +223,25 @@ def reachable_values(
     parents have values added before. Variables that never change keep one value.
     """
     values = [np.array([value]) for value in initial_state]
+    readers: list[list[int]] = [[] for _ in s.all_sizes]
+    for j, scope in enumerate(s.transition_scopes):
+        for v in scope:
+            readers[v].append(j)
     pending = set(range(s.m))
     while pending:
         i = pending.pop()
-        rows = rows_with(s, s.transition_scopes[i], tuple(values))
+        rows = rows_with(s, s.transition_scopes[i], values)
         possible = np.flatnonzero((tables[i][rows] > 0.0).any(axis=0))
         union = np.union1d(values[i], possible)
         if len(union) > len(values[i]):
             values[i] = union
-            pending.update(j for j, scope in enumerate(s.transition_scopes) if i in scope)
+            pending.update(readers[i])
     return tuple(values)
 
 
-def rows_with(structure: Structure, scope: Scope, values: Values) -> NDArray[np.int64]:
+def rows_with(
+    structure: Structure, scope: Scope, values: Sequence[NDArray[np.int64]]
+) -> NDArray[np.int64]:
     """Return the rows of a table over the scope in which the state variables have these values.
 
     Actions and derived variables take all their values.

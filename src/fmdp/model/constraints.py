@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from operator import ne
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,6 +87,11 @@ class Constraint(ABC):
         `joint` is x = (state, action): one position per variable, states then actions, or an array
         of them, all of shapes that broadcast; not checked. `sizes` are those of all variables.
         """
+
+    def forbids_rows(self, rows: IndexArray, sizes: Sequence[int]) -> Mask:
+        """Return which of many x = (state, action), [number, variables], it forbids."""
+        forbidden: Mask = self.forbids(Columns(lambda v: rows[:, v]), sizes)
+        return forbidden
 
     @abstractmethod
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Constraint:
@@ -280,7 +286,21 @@ class AtMost(LinearCap):
         return list(zip(self.actions, self.idle, strict=True))
 
     def forbids(self, joint: Joint, sizes: Sequence[int]) -> Any:
+        if isinstance(joint, tuple):
+            return sum(map(ne, [joint[v] for v in self.actions], self.idle)) > self.most
         return sum(joint[v] != idle for v, idle in self.pairs()) > self.most
+
+    def forbids_rows(self, rows: IndexArray, sizes: Sequence[int]) -> Mask:
+        columns, idle = self._arrays
+        forbidden: Mask = (rows[:, columns] != idle).sum(axis=1) > self.most
+        return forbidden
+
+    @cached_property
+    def _arrays(self) -> tuple[IndexArray, IndexArray]:
+        return np.array(self.actions, dtype=np.int64), np.array(self.idle, dtype=np.int64)
+
+    def __reduce__(self) -> tuple[type[AtMost], tuple[Any, ...]]:
+        return type(self), (self.actions, self.most, self.idle, self.name)
 
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> AtMost:
         pairs = sorted((new[v], idle) for v, idle in self.pairs())
@@ -396,6 +416,18 @@ class Budget(LinearCap):
     def forbids(self, joint: Joint, sizes: Sequence[int]) -> Any:
         most, rows = self._in_units
         return sum(row[joint[v]] for v, row in zip(self.actions, rows, strict=True)) > most
+
+    def forbids_rows(self, rows: IndexArray, sizes: Sequence[int]) -> Mask:
+        columns, first, costs = self._arrays
+        forbidden: Mask = costs[first + rows[:, columns]].sum(axis=1) > self.most_units
+        return forbidden
+
+    @cached_property
+    def _arrays(self) -> tuple[IndexArray, IndexArray, IndexArray]:
+        """The action variables, the place of the first cost of each, and all costs in units."""
+        rows = self._in_units[1]
+        first = np.cumsum([0, *map(len, rows[:-1])])
+        return np.array(self.actions, dtype=np.int64), first, np.concatenate(rows)
 
     def renumbered(self, new: Sequence[int], sizes: Sequence[int]) -> Budget:
         rows = sorted((new[v], row) for v, row in zip(self.actions, self.costs, strict=True))

@@ -2,7 +2,8 @@
 
 A simulation has several independent runs: from the initial state, from the states of all lowest and
 of all highest values, and from random states, some of them with rare values. `replications.py`
-derives the interval and states its assumption.
+derives the interval and states its assumption. Policies that answer many states at once
+(`copies.BatchedPolicy`) play all runs together, with the same numbers as one run after the other.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +34,7 @@ from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.status import Progress, Status
+from fmdp.simulation.copies import BatchedPolicy, Copies
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.replications import counted, interval
 from fmdp.simulation.starts import (
@@ -196,12 +198,18 @@ def evaluate_by_simulation(
     if isinstance(policy, Rule):
         for start in starts:
             policy.confirm(start, policy(start))
+    drawn = isinstance(policy, MixedPolicy)
     if isinstance(policy, MixedPolicy):
         policy = _Drawing(policy.under(model.structure), generator)
-    environment = Environment(model, seed)
     batches, batch_steps = batches_of(steps // RUNS)
+    runs: _Alone | _Together
+    actions = None if drawn else action_table(policy, model.structure)
+    if actions is None and isinstance(policy, BatchedPolicy) and not drawn:
+        runs = _Together(model, policy, seed, starts, batches * batch_steps)
+    else:
+        runs = _Alone(model, policy, seed, starts, actions)
     try:
-        means = _batch_means(environment, policy, starts, batches, batch_steps, deadline, progress)
+        means = _batch_means(runs, batches, batch_steps, deadline, progress)
     except TimeUp:
         return Evaluation(
             gain=None,
@@ -209,7 +217,7 @@ def evaluate_by_simulation(
             gain_upper=certified[1],
             kind="simulated",
             status=Status.TIME_LIMIT,
-            iterations=environment.steps,
+            iterations=runs.steps,
             seconds=time.perf_counter() - started,
             certified_bounds=certified,
         )
@@ -233,7 +241,7 @@ def evaluate_by_simulation(
         gain_lower=lower,
         gain_upper=upper,
         kind="simulated",
-        iterations=environment.steps,
+        iterations=runs.steps,
         seconds=time.perf_counter() - started,
         certified_bounds=certified,
         run_gains=tuple(np.clip(counted(means).mean(axis=1), *rewards).tolist()),
@@ -281,37 +289,93 @@ def _rounding(reward_factors: int) -> float:
     return (_REPORTED_STEPS + reward_factors + 64) * 2.0**-53
 
 
+class _Alone:
+    """The runs one after the other, step by step or with a table of actions."""
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        policy: Policy,
+        seed: int,
+        starts: Sequence[tuple[int, ...]],
+        actions: ActionTable | None,
+    ) -> None:
+        self._environment = Environment(model, seed)
+        self._policy = policy
+        self._starts = starts
+        self._actions = actions
+
+    @property
+    def steps(self) -> int:
+        return self._environment.steps
+
+    def groups(self) -> Iterator[slice]:
+        """Yield the numbers of the runs that `walk` moves, and begin them."""
+        for run, start in enumerate(self._starts):
+            self._environment.move_to(start)
+            yield slice(run, run + 1)
+
+    def walk(self, steps: int) -> list[float]:
+        """Return the sum of the expected rewards of so many steps, for each run of the group."""
+        self._environment.clear_sums()
+        while steps > 0:
+            if self._actions is None:
+                self._environment.step(self._policy(self._environment.state))
+                steps -= 1
+            else:
+                steps -= self._environment.play(StepBatch(steps, self._actions))[0]
+        return [self._environment.total_expected_reward]
+
+
+class _Together:
+    """The runs as copies that are stepped together."""
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        policy: BatchedPolicy,
+        seed: int,
+        starts: Sequence[tuple[int, ...]],
+        length: int,
+    ) -> None:
+        self._copies = Copies(model, seed, starts, length)
+        self._policy = policy
+
+    @property
+    def steps(self) -> int:
+        return self._copies.steps
+
+    def groups(self) -> Iterator[slice]:
+        yield slice(None)
+
+    def walk(self, steps: int) -> list[float]:
+        self._copies.clear_sums()
+        for _ in range(steps):
+            self._copies.step(self._policy)
+        totals: list[float] = self._copies.expected.tolist()
+        return totals
+
+
 def _batch_means(
-    environment: Environment,
-    policy: Policy,
-    starts: Sequence[tuple[int, ...]],
+    runs: _Alone | _Together,
     batches: int,
     batch_steps: int,
     deadline: Deadline,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
     """Return the mean expected reward of every batch, [runs, batches]."""
-    drawn = isinstance(policy, _Drawing)
-    actions = None if drawn else action_table(policy, environment.model.structure)
-    means = np.empty((len(starts), batches))
+    means = np.empty((RUNS, batches))
     steps = means.size * batch_steps
-
-    def walk() -> float:
-        """Return the sum of the expected rewards of one batch."""
-        sums = []
-        for left in range(batch_steps, 0, -_REPORTED_STEPS):
-            deadline.check()
-            environment.clear_sums()
-            _walk(environment, policy, actions, min(left, _REPORTED_STEPS))
-            sums.append(environment.total_expected_reward)
-            if progress is not None:
-                progress({"step": environment.steps, "steps": steps})
-        return math.fsum(sums)
-
-    for run, start in enumerate(starts):
-        environment.move_to(start)
+    for group in runs.groups():
         for number in range(batches):
-            means[run, number] = walk() / batch_steps
+            sums = []
+            for left in range(batch_steps, 0, -_REPORTED_STEPS):
+                deadline.check()
+                sums.append(runs.walk(min(left, _REPORTED_STEPS)))
+                if progress is not None:
+                    progress({"step": runs.steps, "steps": steps})
+            totals = [math.fsum(of_run) for of_run in zip(*sums, strict=True)]
+            means[group, number] = np.array(totals) / batch_steps
     return means
 
 
@@ -321,14 +385,3 @@ def batches_of(length: int) -> tuple[int, int]:
     wanted = max(length // _SHORTEST_BATCH, min(length, 64))
     batches = min(1 << (wanted.bit_length() - 1), _MOST_BATCHES)
     return batches, length // batches
-
-
-def _walk(
-    environment: Environment, policy: Policy, actions: ActionTable | None, steps: int
-) -> None:
-    while steps > 0:
-        if actions is None:
-            environment.step(policy(environment.state))
-            steps -= 1
-        else:
-            steps -= environment.play(StepBatch(steps, actions))[0]

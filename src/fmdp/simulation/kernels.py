@@ -95,13 +95,17 @@ def law_of(model: FactoredMDP) -> tuple[Law, tuple[int, ...]]:
     A step has m + l uniforms, and one more for each drawn variable.
     """
     s = model.structure
-    sums = [cumulative(table) for table in model.transitions]
+    # Parts of one type share their tables.
+    sums_of = {id(table): cumulative(table) for table in model.transitions}
+    sums = [sums_of[id(table)] for table in model.transitions]
     firsts: Any = slice(None)
     if s.alike is not None:
         rows, firsts = first_rows(s)
+        # The first rows of the classes ascend.
+        parts = np.split(rows, np.searchsorted(rows, s.row_starts[1:-1]))
         sums = [
-            table[rows[(start <= rows) & (rows < start + len(table))] - start]
-            for table, start in zip(sums, s.row_starts[:-1], strict=True)
+            table[part - start]
+            for table, part, start in zip(sums, parts, s.row_starts[:-1], strict=True)
         ]
     column = np.full(s.m + s.l, -1, dtype=np.int64)
     uniforms: list[int] = []

@@ -49,8 +49,7 @@ class UniformBlocks:
         state: Any = bits.state
         words = state["state"]
         if words["inc"] != self._increment:
-            self._increment = words["inc"]
-            self._constants = self._jump_constants()
+            self._constants = self.jump_constants()
         self._words[:] = halves(words["state"])
         _fill(self._words, self._constants, self._block)
         high, low = self._words.tolist()
@@ -58,9 +57,11 @@ class UniformBlocks:
         bits.state = state
         return self._block
 
-    def _jump_constants(self) -> NDArray[np.uint64]:
+    def jump_constants(self) -> NDArray[np.uint64]:
         """Return [columns + 1, 4]: (factor, summand) as words, from the state before a step to that
         of each column, and to the state before the next step."""
+        state: Any = self._generator.bit_generator.state
+        self._increment = state["state"]["inc"]
         factor, summand = 1, 0
         after = [(factor, summand)]
         for _ in range(self._width):
@@ -69,6 +70,35 @@ class UniformBlocks:
             after.append((factor, summand))
         chosen = [after[column + 1] for column in self._columns.tolist()] + [after[-1]]
         return np.array([[*halves(a), *halves(c)] for a, c in chosen], dtype=np.uint64)
+
+
+class ParallelUniforms:
+    """The uniforms of several copies of an environment, which are stretches of one stream.
+
+    Copy b begins `apart` steps behind copy b - 1, so that it meets the random numbers of step
+    b * apart and later of a single environment with the generator PCG64(seed). `width` and
+    `columns` are as in `UniformBlocks`.
+    """
+
+    def __init__(
+        self, seed: int, width: int, columns: Sequence[int], rows: int, copies: int, apart: int
+    ) -> None:
+        bits = np.random.PCG64(seed)
+        self._constants = UniformBlocks(
+            np.random.Generator(bits), width, columns, 0
+        ).jump_constants()
+        self._words = np.empty((copies, 2), dtype=np.uint64)
+        for words in self._words:
+            words[:] = halves(bits.state["state"]["state"])
+            bits.advance(apart * width)
+        self._block = np.empty((copies, rows, len(columns)))
+
+    def block(self) -> NDArray[np.float64]:
+        """Return [copies, rows, columns]: uniforms of the coming steps, which overwrite the
+        previous ones."""
+        for words, block in zip(self._words, self._block, strict=True):
+            _fill(words, self._constants, block)
+        return self._block
 
 
 @njit(nogil=True)
