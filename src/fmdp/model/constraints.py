@@ -89,7 +89,10 @@ class Constraint(ABC):
         """
 
     def forbids_rows(self, rows: IndexArray, sizes: Sequence[int]) -> Mask:
-        """Return which of many x = (state, action), [number, variables], it forbids."""
+        """Return which of many x = (state, action), the `rows` [number, variables], it forbids.
+
+        `sizes` are those of all variables, states then actions.
+        """
         forbidden: Mask = self.forbids(Columns(lambda v: rows[:, v]), sizes)
         return forbidden
 
