@@ -370,11 +370,11 @@ def fleet_rows(
     estimate, interval = fleet["simulated_gain"], fleet["simulated_gain_interval"]
     if estimate is None:
         return
-    half = 0.5 * (interval[1] - interval[0])
     confidence = f"{100 * fleet['simulated_confidence']:g} % interval"
+    within = f"{confidence} {interval_text(*interval)}"
     yield (
         "simulated gain" if gain_upper is not None else "simulated value",
-        f"{estimate:.7g} +- {half:.2g} ({confidence}; an estimate, not certified)",
+        f"{estimate:.7g} ({within}; an estimate, not certified)",
     )
     yield "policy rule", _rule_text(fleet)
     if gain_upper is not None:

@@ -80,3 +80,6 @@ def test_the_peer_has_the_same_indices(seed: int) -> None:
         assert bandit.is_indexable() == indexable[t]
         if indexable[t]:
             np.testing.assert_allclose(indices[t], bandit.whittle_indices(), atol=1e-9)
+        discounted, _ = block_indices(block, Criterion(0.9))
+        theirs = bandit.whittle_indices(discount=0.9)
+        np.testing.assert_allclose(discounted[t], theirs, atol=1e-9)

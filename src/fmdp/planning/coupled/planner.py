@@ -65,7 +65,7 @@ class Coupled(Limited, Planner):
     simulated_steps: int | None = setting(
         None,
         "steps of each of the 8 simulated copies, 0 for no simulation (so in learners); by default "
-        "64 to 5,000, by the number of parts",
+        "96 to 5,000, by the number of parts",
         low=0,
     )
     seed: int = setting(0, "seed of the simulation and of the order of the ID policy", low=0)
@@ -196,9 +196,8 @@ class _Making:
                 self.compared[candidate.rule] = estimate.mean
             self.policy = max(candidates, key=lambda made: self.compared[made.rule])
         estimate = simulator.estimate(self.policy, _REPORTING, self.deadline)
-        # No gain is above the bound, so no interval needs to reach beyond it.
-        most = self.search.best.upper * planner.rule.unit
-        self.estimate = replace(estimate, upper=max(min(estimate.upper, most), estimate.lower))
+        # No gain is above the bound, so no estimate needs to reach beyond it.
+        self.estimate = estimate.clipped(self.search.best.upper * planner.rule.unit)
 
     def _policy(self, name: str, dual: Dual) -> FleetPolicy:
         criterion = self.planner.rule

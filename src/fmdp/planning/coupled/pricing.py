@@ -152,9 +152,12 @@ def solve_block(
     if last_restart != restart:
         # Either bias may give the better bound: the second is that of a chain without restarts
         # but for rounding, which is large if the policy has several recurrent classes.
-        means, biases = evaluate(block, actions, np.arange(n_types), last_restart, law)
-        again = _upper_bounds(block, prices, biases @ weights, criterion, law)
-        upper = np.minimum(upper, again)
+        last_means, last = evaluate(block, actions, np.arange(n_types), last_restart, law)
+        last_upper = _upper_bounds(block, prices, last @ weights, criterion, law)
+        kept = last_upper <= upper
+        upper = np.where(kept, last_upper, upper)
+        means = np.where(kept[:, None], last_means, means)
+        biases = np.where(kept[:, None, None], last, biases)
     return Solved(actions, means, biases, upper)
 
 

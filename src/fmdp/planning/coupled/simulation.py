@@ -2,7 +2,7 @@
 
 Several independent copies of the fleet are simulated. Half of them begin in the initial state of
 the model, half in states whose parts are drawn from the occupancies of the bound's solution; the
-first quarter of each run is not counted. The interval is Student's t on the means of the copies,
+first half of each run is not counted. The interval is Student's t on the means of the copies,
 which are independent however long the fleet remembers. Copies that have not forgotten their
 different beginnings widen it.
 
@@ -32,8 +32,8 @@ COPIES = 8
 CONFIDENCE = 0.99
 PART_STEPS = 1 << 23
 """Steps of parts of one simulation, if the number of steps is not given: about a second."""
-_FEWEST_STEPS, _MOST_STEPS = 64, 5_000
-_UNCOUNTED = 4
+_FEWEST_STEPS, _MOST_STEPS = 96, 5_000
+_UNCOUNTED = 2
 """One in this many steps, at the beginning of a run, is not counted."""
 _DRAWN_AT_ONCE = 1 << 20
 """Random numbers that are drawn at once."""
@@ -50,6 +50,11 @@ class Estimate:
     upper: float
     steps: int
     """Steps of each copy."""
+
+    def clipped(self, most: float) -> Estimate:
+        """Return the estimate with all numbers at most `most`."""
+        mean, lower, upper = (min(end, most) for end in (self.mean, self.lower, self.upper))
+        return Estimate(mean, lower, upper, self.steps)
 
 
 class FleetSimulator:
