@@ -1,6 +1,6 @@
 """Fleets: gaps of policies against the number of parts, times, and Whittle indices beside a peer.
 
-Three tables, measured in one run:
+Three tables, measured in one run, on one thread:
 
 * the share of the certified bound that the simulated gain of each policy misses, for the published
   example `restless:N,arm=gast2`, where priorities do not become optimal, and for `fleet:N` of
@@ -10,7 +10,7 @@ Three tables, measured in one run:
 * processor time of Whittle indices: all parts of a shape at once, and `markovianbandit-pkg` (Gast,
   Gaujal & Khun 2023) part by part, with the largest difference.
 
-    python -m benchmarks.bench_fleets [--steps 2000] [--out FILE.json]
+    python -m benchmarks.bench_fleets [--steps 1000] [--out FILE.json]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import fmdp
 from fmdp._base.deadlines import NEVER
@@ -157,9 +158,10 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=2000, help="steps of each simulated copy")
+    parser.add_argument("--steps", type=int, default=1000, help="steps of each simulated copy")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    threadpool_limits(1)
     result: dict[str, list[dict[str, Any]]] = {"times": [], "indices": [], "gaps": []}
     for name in TIMED:
         result["times"].append(times(name))
