@@ -10,6 +10,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fmdp
@@ -295,3 +296,54 @@ def test_after_a_failed_fsync_nothing_is_acknowledged_and_it_ends(
     service.close()
     with Service(MODEL, "psrl", tmp_path / "b") as again:
         assert again.status()["observed"] in (0, 1)
+
+
+class Failing(fmdp.Learner):
+    """Fails in its third decision, or while it watches its third step."""
+
+    watching: bool = fmdp.setting(False, "whether it fails in watch")
+
+    def decide(self, agent: Any) -> fmdp.Decision:
+        if agent.steps == 2 and not self.watching:
+            raise RuntimeError("no\nidea")
+        s = agent.structure
+        first = np.zeros(s.n_states, dtype=np.int64)
+        return fmdp.Decision(fmdp.TablePolicy(s.state_sizes, s.action_sizes, first), steps=1)
+
+    def watch(self, agent: Any, *step: Any) -> None:
+        if agent.steps == 3 and self.watching:
+            raise ZeroDivisionError("nothing there")
+
+
+@pytest.mark.parametrize("watching", [False, True])
+def test_a_learner_that_raises_is_one_error_and_the_service_goes_on(
+    watching: bool, tmp_path: Path
+) -> None:
+    state = [1, 1, 1]
+    step = {"state": state, "action": [0], "rewards": [1, 1, 1], "next_state": state}
+    ask, tell = {"state": state}, {"observe": step}
+    model, learner = fmdp.problem("circle:3"), Failing(watching=watching)
+    with Service(model, learner, tmp_path / "live") as service:
+        given = answers(service, ask, tell, ask, tell, tell if watching else ask, {"status": True})
+        assert [list(answer) for answer in given[:4]] == [["action"], ["observed"]] * 2
+        (error,) = given[4].values()
+        assert error.startswith("learner failing failed: ")
+        named = "ZeroDivisionError: nothing there" if watching else "RuntimeError: no idea"
+        assert f"{named} (test_lines.py, line " in error
+        assert given[5]["status"]["observed"] == 2
+    # The folder is intact, and so is what was acknowledged.
+    with Service(model, learner, tmp_path / "live") as service:
+        assert answers(service, {"status": True})[0]["status"]["observed"] == 2
+
+
+def test_a_bug_of_fmdp_itself_is_not_hidden(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows its traceback; an error of a user's code is one line."""
+
+    def broken(*given: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(type(service.agent.learner), "decide", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        answers(service, {"state": [1, 1, 1]})

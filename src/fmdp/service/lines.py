@@ -28,7 +28,7 @@ from fmdp._base.archives import reason
 from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
 from fmdp.model.naming import Value
-from fmdp.service.service import Service
+from fmdp.service.service import Service, learner_errors
 
 MOST_BYTES = 1 << 20
 """Longest line. What follows is not kept, and the next line is read as usual."""
@@ -97,27 +97,32 @@ class Lines:
             request = parsed(line)
             if "id" in request:
                 answer["id"] = _short_id(request["id"])
-            _refuse_unknown(request, _KEYS, "a line")
-            if not any(key in request for key in ("state", "observe", "status")):
-                raise InvalidParameter("a line must have a state, an observe or a status")
-            if "observe" in request:
-                step = _step(request["observe"])
-                answer["observed"] = self.service.observe(**step, commit=False)
-            if "state" in request:
-                if self.service.agent.changed_by_act:
-                    self._release()  # earlier answers need not wait for a plan
-                state = request["state"]
-                _refuse_shapeless(state, "state")
-                answer["action"] = _names(self.service.act(state, commit=False))
-            if "status" in request:
-                if request["status"] is not True:
-                    raise InvalidParameter(f"status must be true; got {quoted(request['status'])}")
-                answer["status"] = self.service.status()
+            with learner_errors(self.service.agent):
+                self._do(request, answer)
         except FmdpError as error:
             text = str(error)
             short = text if len(text) <= MOST_ERROR else text[: MOST_ERROR - 3] + "..."
             answer["error"] = short
         return answer
+
+    def _do(self, request: Mapping[str, Any], answer: dict[str, Any]) -> None:
+        """Do what a line asks for, and add the answers."""
+        _refuse_unknown(request, _KEYS, "a line")
+        if not any(key in request for key in ("state", "observe", "status")):
+            raise InvalidParameter("a line must have a state, an observe or a status")
+        if "observe" in request:
+            step = _step(request["observe"])
+            answer["observed"] = self.service.observe(**step, commit=False)
+        if "state" in request:
+            if self.service.agent.changed_by_act:
+                self._release()  # earlier answers need not wait for a plan
+            state = request["state"]
+            _refuse_shapeless(state, "state")
+            answer["action"] = _names(self.service.act(state, commit=False))
+        if "status" in request:
+            if request["status"] is not True:
+                raise InvalidParameter(f"status must be true; got {quoted(request['status'])}")
+            answer["status"] = self.service.status()
 
     def _release(self) -> None:
         """Make all events durable, then send the waiting answers."""

@@ -28,13 +28,16 @@ import json
 import os
 import re
 import time
+import traceback
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fmdp import __version__
 from fmdp._base.archives import reason
+from fmdp._base.foreign_code import is_own
 from fmdp._base.interrupts import held
 from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter, did_you_mean
@@ -61,6 +64,8 @@ _SECONDS_TO_REPLAY = 30.0
 _IDENTITY = "service.json"
 _CHECKSUM = "crc32"
 """Key of the checksum in service.json; older folders have none."""
+MOST_TEXT = 500
+"""Most characters of an error of a learner that are passed on."""
 NAME = re.compile(r"(agent|journal|log)-([0-9]{1,18})(?:\.npz)?")
 _OWNER = "a service"
 _SEED = Integer("seed", 0, "seed of the learner", low=0)
@@ -161,6 +166,8 @@ class Service:
             of the planner, the reason why it is not the exact one, and the predicted seconds of a
             plan if plans are rationed.
         """
+        if not self._whole and not self.broken:
+            self._recover()  # after an error of the learner, memory may be ahead of the files
         agent = self._agent
         planner = agent.planner
         return {
@@ -601,13 +608,31 @@ def _refuse_foreign(folder: Folder) -> None:
             )
 
 
+@contextlib.contextmanager
+def learner_errors(agent: Agent) -> Iterator[None]:
+    """Turn any error of a learner or planner that is not fmdp's into one line that names it."""
+    try:
+        yield
+    except FmdpError:
+        raise
+    except Exception as error:
+        parts = (agent.learner, agent.planner, getattr(agent.learner, "policy", None))
+        if all(is_own(type(part)) for part in parts if part is not None):
+            raise
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}"
+        raise FmdpError(f"{agent.learner.owner()} failed: {text[:MOST_TEXT]} ({place})") from error
+
+
 def _replay(agent: Agent, event: Any, journal: Journal) -> None:
     try:
-        if "act" in event:
-            agent.act(tuple(event["act"]))
-        else:
-            state, action, rewards, next_state = event["observe"]
-            agent.observe(tuple(state), tuple(action), tuple(rewards), tuple(next_state))
+        with learner_errors(agent):
+            if "act" in event:
+                agent.act(tuple(event["act"]))
+            else:
+                state, action, rewards, next_state = event["observe"]
+                agent.observe(tuple(state), tuple(action), tuple(rewards), tuple(next_state))
     except (FmdpError, LookupError, TypeError, ValueError) as error:
         where = f"{journal.path}, event {journal.number}"
         raise FileProblem(f"{where}: cannot be done again: {error}") from None
