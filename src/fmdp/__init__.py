@@ -35,8 +35,10 @@ _HOME = {
     "Exact": "fmdp.planning.exact.planner",
     "Explanation": "fmdp.planning.explain.explanation",
     "ExploringPolicy": "fmdp.planning.policies.randomised",
+    "FEULER": "fmdp.learning.f_euler",
     "FRmax": "fmdp.learning.frmax",
     "FSRL": "fmdp.learning.fsrl",
+    "FUCBVI": "fmdp.learning.f_ucbvi",
     "FactoredMDP": "fmdp.model",
     "FamilyPrior": "fmdp.experiments.priors",
     "Finding": "fmdp.model",
@@ -45,7 +47,10 @@ _HOME = {
     "FmdpError": "fmdp.errors",
     "Forbidden": "fmdp.model",
     "Front": "fmdp.planning.constrained.front",
+    "IMEDRL": "fmdp.learning.imed_rl",
     "Intervals": "fmdp.model",
+    "KLUCRL": "fmdp.learning.kl_ucrl",
+    "KLUCRLFactored": "fmdp.learning.kl_ucrl",
     "LSERmax": "fmdp.learning.unknown.rmax",
     "Learner": "fmdp.learning.learner",
     "MixedPolicy": "fmdp.planning.policies.mixed",
@@ -151,10 +156,15 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.learning.dorl import DORL as DORL
     from fmdp.learning.e3 import E3 as E3
     from fmdp.learning.estimate import estimated_model as estimated_model
+    from fmdp.learning.f_euler import FEULER as FEULER
+    from fmdp.learning.f_ucbvi import FUCBVI as FUCBVI
     from fmdp.learning.files import load_agent as load_agent
     from fmdp.learning.flat import Flat as Flat
     from fmdp.learning.frmax import FRmax as FRmax
     from fmdp.learning.fsrl import FSRL as FSRL
+    from fmdp.learning.imed_rl import IMEDRL as IMEDRL
+    from fmdp.learning.kl_ucrl import KLUCRL as KLUCRL
+    from fmdp.learning.kl_ucrl import KLUCRLFactored as KLUCRLFactored
     from fmdp.learning.learner import Learner as Learner
     from fmdp.learning.learner import OptimisticLearner as OptimisticLearner
     from fmdp.learning.learner import PlanningLearner as PlanningLearner

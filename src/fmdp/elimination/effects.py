@@ -226,6 +226,7 @@ class EffectsBackup(Backup):
                     after(tables.free),
                     rewards,
                     *(None if factors is None else after(factors) for factors in optional),
+                    distance=tables.distance,
                 )
             )
         else:

@@ -8,7 +8,8 @@ prepared once per structure and run with many tables.
 
 With optimistic tables the same sweep gives the nested backup: the free mass of factor i goes to the
 best value of s'_i given the variables that are not yet eliminated (for boxes to the best values,
-each up to its upper end; for balls it is taken from the worst values). `worst` chooses the worst
+each up to its upper end; for balls it is taken from the worst values; steps.py has balls of the
+divergence). `worst` chooses the worst
 row instead:
 
     max_a  R + min over p of the set, chosen while s'_i is eliminated
@@ -98,7 +99,7 @@ class Backup:
             transitions=np.empty(structure.transition_starts[-1]),
             free=np.empty(structure.row_starts[-1] if nested else 0),
             rewards=np.empty(charged.reward_starts[-1]),
-            upper=np.empty(structure.transition_starts[-1] if shape == kernels.BOX else 0),
+            upper=np.empty(structure.transition_starts[-1] if self.has_caps else 0),
         )
         self._rewards = self._tables.rewards[: structure.reward_starts[-1]]
         self._tables.rewards[len(self._rewards) :] = charges(structure)
@@ -117,7 +118,7 @@ class Backup:
         )
         self.roundings = self._count_roundings(self.layout)
         """Largest number of roundings of a number on its way through a backup."""
-        caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
+        caps = 8 * self.layout.table_entries if self.has_caps else 0
         self.predicted_bytes = self.layout.memory(self.threads) + caps
         self.predicted_seconds = self.layout.seconds(self.threads)
         self._require(self.predicted_bytes)
@@ -191,6 +192,8 @@ class Backup:
             total += math.prod(values) + sum(values) + 2 * len(values) + 4
             # A cap is a difference, and so is the mass left after each value that takes some.
             total += 0 if self.shape == kernels.FREE else 3 * sum(values) + 2
+            # Logarithms and their sum, in units of the largest difference of the values.
+            total += 8 * sum(values) + 32 if self.shape == kernels.DIVERGENCE else 0
         return total
 
     def _require(self, needed: int) -> None:
@@ -208,6 +211,11 @@ class Backup:
     @property
     def n_states(self) -> int:
         return self.structure.n_states
+
+    @property
+    def has_caps(self) -> bool:
+        """Whether the upper ends of rows are needed."""
+        return self.shape in (kernels.BOX, kernels.DIVERGENCE)
 
     # ---- tables ---------------------------------------------------------------------------------
 
@@ -229,12 +237,12 @@ class Backup:
             if tables.centre is not None and tables.radius is not None:
                 _copy_flat(tables.centre, self._tables.transitions)
                 _copy_flat(tables.radius, self._tables.free)
-                self._tables.free[:] *= 0.5
+                self._tables.free[:] *= 1.0 if self.shape == kernels.DIVERGENCE else 0.5
             else:
                 _copy_flat(tables.lower, self._tables.transitions)
                 _copy_flat(tables.free, self._tables.free)
             self._tables.upper[:] = 1.0
-            if tables.upper is not None and self.shape == kernels.BOX:
+            if tables.upper is not None and self.has_caps:
                 _copy_flat(tables.upper, self._tables.upper)
         else:
             _copy_flat(tables.transitions, self._tables.transitions)
@@ -251,9 +259,11 @@ class Backup:
             kernels.gather_sums(tables.rewards, target.reward_sources, target.steps.rewards)
         if self.nested:
             kernels.gather_sums(tables.free, program.free_sources, steps.free)
-        if self.shape == kernels.BOX:
+        if self.has_caps:
             # Nested layouts fuse no variables: a row of a step is a row of the table.
-            caps = np.maximum(tables.upper - tables.transitions, 0.0)
+            caps = tables.upper
+            if self.shape == kernels.BOX:
+                caps = np.maximum(tables.upper - tables.transitions, 0.0)
             kernels.gather_products(caps, program.row_sources, steps.caps)
 
     # ---- vectors in elimination order -----------------------------------------------------------
@@ -308,7 +318,8 @@ class Backup:
         workspace = source.workspaces[thread]
         kinds = (
             True if self.nested else None,
-            None if self.shape == kernels.FREE else True,
+            True if self.shape in (kernels.BOX, kernels.BALL) else None,
+            True if self.shape == kernels.DIVERGENCE else None,
             True if len(pace[-1]) else None,
         )
         arrays = (h, new, scratch, first, end, source.steps, workspace, pace, choice)
@@ -482,7 +493,7 @@ def shape_of(tables: FactoredMDP | OptimisticTables) -> int:
     if not isinstance(tables, OptimisticTables):
         return kernels.FREE
     if tables.radius is not None:
-        return kernels.BALL
+        return kernels.BALL if tables.distance == "l1" else kernels.DIVERGENCE
     return kernels.FREE if tables.upper is None else kernels.BOX
 
 

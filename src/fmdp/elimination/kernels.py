@@ -28,6 +28,7 @@ from fmdp.elimination.steps import (
     Shape,
     Tables,
     Vector,
+    step_divergence,
     step_last,
     step_nested,
     step_sorted,
@@ -43,7 +44,7 @@ N_LEVEL_FIELDS = 11
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
 # Kinds of the set that a row is chosen from.
-FREE, BOX, BALL = range(3)
+FREE, BOX, BALL, DIVERGENCE = range(4)
 # Modes of `run`.
 BACKUP, ITERATE, GREEDY, POLICY, VALUES = range(5)
 
@@ -64,10 +65,11 @@ class Steps(NamedTuple):
     free: Vector  # free masses; empty where targets are not nested
     rewards: Vector
     caps: Vector
-    """The most free mass that each value can take, laid out as `rows`; empty without boxes."""
+    """The most free mass that each value can take, laid out as `rows`; for divergences the largest
+    probability; empty for other sets."""
     shape: Index
-    """[2]: the kind of set of a row (FREE, BOX, BALL); 1 if the worst p of a box or ball is taken,
-    else 0."""
+    """[2]: the kind of set of a row (FREE, BOX, BALL, DIVERGENCE); 1 if the worst p of the set is
+    taken, else 0."""
 
 
 class Sources(NamedTuple):
@@ -169,7 +171,22 @@ def _take_leaf(mode, steps, leaf, room, d0, base, c_base, choice, new):
 
 
 @njit(**FLAGS)
-def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, ordered, truncated):
+def run(
+    mode,
+    h,
+    new,
+    scratch,
+    first,
+    end,
+    steps,
+    room,
+    pace,
+    choice,
+    nested,
+    ordered,
+    divergent,
+    truncated,
+):
     """Walk the program for the branches first <= b < end.
 
     BACKUP    new <- max over joint actions of (reward + P h)
@@ -185,8 +202,9 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, or
     Returns the number of sweeps, or -1, with incomplete output, when another thread has set
     room.stop[0].
 
-    The last three arguments are None or True: `nested` if rows are chosen from a set, `ordered` if
-    that is a box or a ball, `truncated` if `pace` has a truncation. Numba removes branches on None
+    The last four arguments are None or True: `nested` if rows are chosen from a set, `ordered` if
+    that is a box or a ball, `divergent` if it is a ball of the divergence, `truncated` if `pace`
+    has a truncation. Numba removes branches on None
     before it compiles, so that each kind of plan compiles only the steps that it takes.
     """
     steps, room, pace, choice = Steps(*steps), Room(*room), Pace(*pace), Chosen(*choice)
@@ -236,7 +254,9 @@ def run(mode, h, new, scratch, first, end, steps, room, pace, choice, nested, or
                     np.uint64(levels[g, R_BASE]) + r_row * n_u,
                     np.uint64(levels[g, CTX_BASE]),
                 )
-                if ordered is not None:
+                if divergent is not None:
+                    step_divergence(source, arena, tables, place, shape, has_r, worst)
+                elif ordered is not None:
                     step_sorted(source, arena, tables, place, shape, has_r, room.order, ball, worst)
                 elif nested is not None:
                     step_nested(source, arena, tables, place, shape, has_r)

@@ -97,7 +97,7 @@ def build_program(
         rows=np.empty(rows.size),
         free=np.empty(free.size),
         rewards=np.empty(rewards.size),
-        caps=np.empty(rows.size if shape == k.BOX else 0),
+        caps=np.empty(rows.size if shape in (k.BOX, k.DIVERGENCE) else 0),
         shape=np.array([shape, worst], dtype=np.int64),
     )
     return Program(layout, steps, rows.sources(), free.sources(), rewards.sources(), arena_size)

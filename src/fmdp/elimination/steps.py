@@ -13,7 +13,8 @@ every row has mass one, so a constant passes through the later steps unchanged.
 Where a row p is chosen from a box or a ball, the values of a cell are sorted, best first for the
 best p of the set, worst first for the worst one. Boxes, M <= p <= M + caps: the free mass is poured
 in that order, each value up to its cap. Balls, |p - M|_1 <= 2 free: mass is moved from the last
-values to the first.
+values to the first. Divergences, KL(M, p) <= free: a concave maximisation over one number
+(`_divergence_value`).
 
 Cost of a step: outer * rep * U * V * inner multiply-adds; docs/exact.md says how near they come to
 what the machine can do.
@@ -21,6 +22,7 @@ what the machine can do.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +30,20 @@ from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
 from fmdp.elimination.simd import EIGHT_LANES, FOUR_LANES, operations
+from fmdp.model.divergence import EVERYTHING
 
 Index = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
 # Offsets are unsigned: Numba checks every signed index for counting from the end.
 ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT = (np.uint64(number) for number in range(9))
+
+# Of `_divergence_value`: limit of Newton's method, its precision and least start in units of the
+# largest difference, and the factor by which a step that leads below 0 is replaced.
+NEWTON_STEPS = 60
+PRECISION = 1e-15
+SMALLEST_START = 1e-3
+EIGHTH = 8.0
 
 FLAGS: dict[str, Any] = {
     "nogil": True,
@@ -467,3 +477,115 @@ def step_sorted(S, D, tables, place, shape, has_r, order, ball, worst):
                     else:
                         worth = _pour(order, S, s + i, inner, tables, a, n_u, f, n_values)
                     D[d0 + (q * n_u + u) * inner + i] = c + worth
+
+
+@njit(**INSIDE)
+def _losses(S, at, stride, M, a, n_u, n_v, sign, top, mu):
+    """Return sum p log(mu + x), sum p / (mu + x) and sum p / (mu + x)^2 over p > 0, x = top - S."""
+    logs, once, twice = 0.0, 0.0, 0.0
+    for v in range(n_v):
+        p = M[a + np.uint64(v) * n_u]
+        if p > 0.0:
+            x = mu + (top - sign * S[at + np.uint64(v) * stride])
+            logs += p * math.log(x)
+            once += p / x
+            twice += p / x / x
+    return logs, once, twice
+
+
+@njit(**INSIDE)
+def _loss_at(S, at, stride, M, a, n_u, n_v, sign, top, mu, widest, radius):
+    """Return exp(sum p log(mu + x) - radius) - mu without cancellation."""
+    total = -radius
+    scale = mu if mu >= widest else mu + widest
+    for v in range(n_v):
+        p = M[a + np.uint64(v) * n_u]
+        if p > 0.0:
+            x = top - sign * S[at + np.uint64(v) * stride]
+            total += p * (math.log1p(x / mu) if mu >= widest else math.log((mu + x) / scale))
+    return mu * math.expm1(total) if mu >= widest else scale * math.exp(total) - mu
+
+
+@njit(**INSIDE)
+def _divergence_value(S, at, stride, M, a, n_u, radius, n_v, worst):
+    """Return the largest (`worst`: smallest) sum_v q S over all q with KL(p, q) <= radius, p in M.
+
+    With x = max S - S the least loss sum q x is, by Lagrangian duality, the maximum over mu >= 0 of
+        exp(sum p log(mu + x) - radius) - mu,
+    which is concave, and every mu gives a bound from below: the value that is returned is never
+    below the maximum, whenever Newton's method stops. The derivative is zero where
+    sum p log(mu + x) + log sum p / (mu + x) = radius (Filippi, Cappe & Garivier 2010, whose nu is
+    mu + max S). It is positive nowhere if that holds with < at mu = 0.
+    """
+    sign = -1.0 if worst else 1.0
+    top = sign * S[at]
+    for v in range(1, n_v):
+        top = max(top, sign * S[at + np.uint64(v) * stride])
+    mean, square, least, widest = 0.0, 0.0, np.inf, 0.0
+    for v in range(n_v):
+        p = M[a + np.uint64(v) * n_u]
+        if p > 0.0:
+            x = top - sign * S[at + np.uint64(v) * stride]
+            mean += p * x
+            square += p * x * x
+            least, widest = min(least, x), max(widest, x)
+    if radius == 0.0 or widest == 0.0:
+        return sign * (top - mean)
+    if radius >= EVERYTHING:
+        return sign * top
+    if least > 0.0:
+        logs, once, _ = _losses(S, at, stride, M, a, n_u, n_v, sign, top, 0.0)
+        if logs + math.log(once) <= radius:
+            loss = _loss_at(S, at, stride, M, a, n_u, n_v, sign, top, 0.0, widest, radius)
+            return sign * (top - loss)
+    # For small radii the solution is near sqrt(variance / (2 radius)) - mean.
+    spread = math.sqrt(max(square - mean * mean, 0.0) / (2.0 * radius))
+    mu = max(spread - mean, SMALLEST_START * widest)
+    for _ in range(NEWTON_STEPS):
+        logs, once, twice = _losses(S, at, stride, M, a, n_u, n_v, sign, top, mu)
+        excess, slope = logs + math.log(once) - radius, once - twice / once
+        if slope >= 0.0 or mu < PRECISION * widest:
+            break
+        new = mu - excess / slope
+        if new <= 0.0:
+            mu /= EIGHTH
+            continue
+        moved, mu = abs(new - mu), new
+        if abs(excess) * moved <= PRECISION * widest:
+            break
+    loss = _loss_at(S, at, stride, M, a, n_u, n_v, sign, top, mu, widest, radius)
+    return sign * (top - max(loss, 0.0))
+
+
+@njit(**INSIDE)
+def step_divergence(S, D, tables, place, shape, has_r, worst):
+    """Take a step with rows from balls of the divergence; `caps` has the upper ends of a box."""
+    M, F, C, R = tables.rows, tables.free, tables.caps, tables.rewards
+    contexts = tables.contexts
+    s0, d0, m0, f0 = place.source, place.arena, place.rows, place.free
+    r0, c0 = place.rewards, place.contexts
+    outer, rep, n_v, n_u, inner = shape
+    block, table = n_v * inner, n_v * n_u
+    n_values = np.int64(n_v)
+    for o in range(outer):
+        s = s0 + o * block
+        for r in range(rep):
+            q = o * rep + r
+            row = np.uint64(contexts[0, c0 + q])
+            for u in range(n_u):
+                c = 0.0
+                if has_r:
+                    c = R[r0 + np.uint64(contexts[1, c0 + q]) * n_u + u]
+                a, d = m0 + row * table + u, d0 + (q * n_u + u) * inner
+                if n_v == TWO:
+                    # With two values the ball is a segment between its upper ends.
+                    x0, y1 = C[a], C[a + n_u]
+                    for i in range(inner):
+                        first, second = S[s + i], S[s + inner + i]
+                        x = x0 * first + (1.0 - x0) * second
+                        y = (1.0 - y1) * first + y1 * second
+                        D[d + i] = c + (min(x, y) if worst else max(x, y))
+                    continue
+                f = F[f0 + row * n_u + u]
+                for i in range(inner):
+                    D[d + i] = c + _divergence_value(S, s + i, inner, M, a, n_u, f, n_values, worst)

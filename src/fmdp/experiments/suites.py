@@ -9,6 +9,9 @@ A S^2 numbers.
 The tables of the `xu` dynamics are drawn at random, with `seed=1` by default, so each such problem
 is one instance. A statement about `xu` in general needs several: `wide` has three instances of two
 of its networks (`circle:4` and `grid:6`).
+
+A problem that papers plot is in `wide` at a size that flat learners can take: longer rivers, coupled
+rivers, coffee, the small taxi, a combination lock, an epidemic on a grid.
 """
 
 from __future__ import annotations
@@ -62,6 +65,12 @@ SUITES = {
                 "jao:2,delta=0.1,epsilon=0.1,actions=3",
                 "riverswim:1",
                 "riverswim:2",
+                "riverswim:1,length=12",
+                "coupled-rivers:2,length=4",
+                "coffee",
+                "taxi:3",
+                "lock:6",
+                "epidemic:5,graph=grid",
                 "random:5,seed=7",
                 "random:3,values=3,seed=2",
                 "circle:11,dynamics=talebi",

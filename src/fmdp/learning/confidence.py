@@ -16,7 +16,7 @@ the truth wherever P-hat = 0 < P. Reward widths are in units of the range hi - l
 entry without visits is free, and its reward is the upper end of the range.
 
 Learners with other formulas have them in their own files, for other shapes of sets: a box around
-every row (`tables_of_boxes`), or a ball (`tables_of_balls`).
+every row (`tables_of_boxes`), or a ball (`tables_of_balls`, `tables_of_divergences`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from fmdp._base.parameters import Integer, Number
 from fmdp._base.portable_math import log
 from fmdp.learning.statistics import Floats, Statistics, check_statistics
 from fmdp.model import OptimisticTables, Structure
+from fmdp.model.divergence import EVERYTHING, box_around
 from fmdp.model.entries import (
     Index,
     split_cells,
@@ -239,8 +240,37 @@ def tables_of_balls(
     )
 
 
+def tables_of_divergences(
+    statistics: Statistics, radius: Floats, reward_widths: Floats
+) -> OptimisticTables:
+    """Return tables with KL(p-hat, p) <= radius, for flat arrays over entries."""
+    s, entries = statistics.structure, statistics.entries
+    unseen, of_cell = statistics.transition_visits == 0, entries.cell_entry
+    values = np.diff(entries.first_cell)[of_cell]
+    centre = np.where(unseen[of_cell], 1.0 / values, statistics.transition_means())
+    radius = np.where(unseen, EVERYTHING, np.minimum(radius, EVERYTHING))
+    apart = np.sqrt(0.5 * radius)[of_cell]  # Pinsker's inequality
+    lower, upper = np.maximum(centre - apart, 0.0), np.minimum(centre + apart, 1.0)
+    pairs = np.flatnonzero(values == 2)
+    ends = box_around(centre[pairs].reshape(-1, 2), radius[of_cell[pairs]][::2])
+    lower[pairs], upper[pairs] = ends[0].reshape(-1), ends[1].reshape(-1)
+    return _tables(
+        statistics,
+        lower,
+        reward_widths,
+        split_cells(s, upper),
+        split_cells(s, centre),
+        split_transition_entries(s, radius),
+        distance="kl",
+    )
+
+
 def _tables(
-    statistics: Statistics, lower: Floats, reward_widths: Floats, *others: tuple[Floats, ...]
+    statistics: Statistics,
+    lower: Floats,
+    reward_widths: Floats,
+    *others: tuple[Floats, ...],
+    distance: str = "l1",
 ) -> OptimisticTables:
     """Return tables with these lower ends; `others` are upper ends, centres and radii."""
     s = statistics.structure
@@ -251,6 +281,7 @@ def _tables(
         split_transition_entries(s, free),
         split_reward_entries(s, best_rewards(statistics, reward_widths)),
         *others,
+        distance=distance,
     )
 
 

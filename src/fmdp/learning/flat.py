@@ -78,6 +78,20 @@ class JointStatistics(Statistics):
         return self._factored.rewards_in_order(rewards)
 
 
+def joint_statistics(structure: Structure, owner: str) -> JointStatistics:
+    """Return empty counts of joint states and actions; raise TooLarge for too many."""
+    cells = structure.n_actions * structure.n_states**2
+    if cells > CELLS:
+        raise TooLarge(
+            f"{owner} is flat: {shown(structure.n_states)} joint states and "
+            f"{shown(structure.n_actions)} joint actions make {shown(cells)} counts; at most "
+            f"{CELLS} are allowed",
+            8 * cells,
+            8 * CELLS,
+        )
+    return JointStatistics(structure)
+
+
 class Flat(PlanningLearner):
     """A planning learner on joint states and actions; list this base first."""
 
@@ -96,16 +110,7 @@ class Flat(PlanningLearner):
         require_planner(self.planner, TABULAR, reason, "exact or span")
 
     def statistics_for(self, structure: Structure) -> Statistics:
-        cells = structure.n_actions * structure.n_states**2
-        if cells > CELLS:
-            raise TooLarge(
-                f"{self.owner()} is flat: {shown(structure.n_states)} joint states and "
-                f"{shown(structure.n_actions)} joint actions make {shown(cells)} counts; at most "
-                f"{CELLS} are allowed",
-                8 * cells,
-                8 * CELLS,
-            )
-        return JointStatistics(structure)
+        return joint_statistics(structure, self.owner())
 
     def planner_for(self, structure: Structure) -> tuple[Planner | None, str | None]:
         planner, reason = super().planner_for(structure)

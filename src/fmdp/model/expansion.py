@@ -107,6 +107,7 @@ class Expansion:
             self._copied(tables.free, self.transitions),
             self._copied(tables.rewards, self.rewards),
             **sets,
+            distance=tables.distance,
         )
 
     def _model(self, model: FactoredMDP) -> FactoredMDP:

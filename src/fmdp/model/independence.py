@@ -75,7 +75,8 @@ class Part:
         )
         lower = self._of_states(whole.lower, _CERTAIN_ROW)
         free = self._of_states(whole.free, _NO_MASS)
-        return OptimisticTables.trusted(self.structure, lower, free, rewards, upper, centre, radius)
+        sets = (lower, free, rewards, upper, centre, radius)
+        return OptimisticTables.trusted(self.structure, *sets, distance=whole.distance)
 
     def _of_states(self, tables: Sequence[FloatArray], filling: FloatArray) -> list[FloatArray]:
         """Return the tables of the part's state variables; `filling` for the single-valued one."""

@@ -17,7 +17,9 @@ value up to its upper end; the worst p, in increasing order. `upper` = 1 is the 
 
 With a radius the set of a row is a ball, |p - p-hat|_1 <= radius (`from_balls`): the best p is
 p-hat with half the radius moved from the worst values to the best one, as far as they have it.
-`lower` and `upper` are then a box around the ball, the same set if there are two values.
+`lower` and `upper` are then a box around the ball, the same set if there are two values. With
+distance="kl" the ball is {p : KL(p-hat, p) <= radius} (Filippi, Cappe & Garivier 2010; its maximum
+is in elimination/steps.py).
 """
 
 from __future__ import annotations
@@ -32,10 +34,14 @@ import numpy.typing as npt
 
 from fmdp.errors import InvalidModel
 from fmdp.model.alike import Alike
+from fmdp.model.divergence import EVERYTHING, box_around
 from fmdp.model.factored import FactoredMDP, check_model
-from fmdp.model.spaces import FloatArray, items
+from fmdp.model.spaces import FloatArray, items, shown
 from fmdp.model.structure import Structure, check_structure
 from fmdp.model.tables import ROW_TOLERANCE, as_distributions, make_equal
+
+DISTANCES = ("l1", "kl")
+"""Distances of a row from the centre of its ball."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +69,11 @@ class OptimisticTables:
         For each state variable i the centres of balls: distributions [|X[Z_i]|, |S_i|] between
         lower and upper; None without balls.
     radius
-        For each state variable i the largest distance of a row from its centre, as the sum of the
-        absolute differences: [|X[Z_i]|], at least 0.
+        For each state variable i the largest distance of a row from its centre: [|X[Z_i]|], at
+        least 0.
+    distance
+        Distance of a row p from its centre: "l1", the sum of the absolute differences, or "kl", the
+        divergence KL(centre, p). Used with balls only.
 
     Raises
     ------
@@ -80,10 +89,12 @@ class OptimisticTables:
     upper: tuple[FloatArray, ...] | None = None  # [|X[Z_i]|, |S_i|] each
     centre: tuple[FloatArray, ...] | None = None  # p-hat, [|X[Z_i]|, |S_i|] each
     radius: tuple[FloatArray, ...] | None = None  # [|X[Z_i]|] each
+    distance: str = "l1"
 
     def __post_init__(self) -> None:
         s = self.structure
         check_structure(s, "OptimisticTables")
+        _check_distance(self.distance)
         rows, shapes = [(n,) for n in s.transition_rows], _shapes(s)
         lower = self._tables("lower", "lower tables", shapes)
         free = self._tables("free", "free tables", rows)
@@ -187,15 +198,18 @@ class OptimisticTables:
         upper: Sequence[FloatArray] | None = None,
         centre: Sequence[FloatArray] | None = None,
         radius: Sequence[FloatArray] | None = None,
+        *,
+        distance: str = "l1",
     ) -> OptimisticTables:
         """Return tables that are right by construction, without checking or copying them.
 
         For learners, which make them every episode. `structure`, `lower`, `free`, `rewards`,
-        `upper`, `centre` and `radius` are as in the constructor, arrays of exactly these shapes,
-        and become read-only.
+        `upper`, `centre`, `radius` and `distance` are as in the constructor, arrays of exactly
+        these shapes, and become read-only.
         """
         tables = object.__new__(cls)
         vars(tables)["structure"] = structure
+        vars(tables)["distance"] = distance
         sets = {"lower": lower, "free": free, "upper": upper, "centre": centre, "radius": radius}
         tables._hold({**sets, "rewards": rewards})
         return tables
@@ -271,6 +285,7 @@ class OptimisticTables:
         p_hat: Sequence[npt.ArrayLike],
         radius: Sequence[npt.ArrayLike],
         rewards: Sequence[npt.ArrayLike],
+        distance: str = "l1",
     ) -> OptimisticTables:
         """Return the tables of the sets |p - p-hat|_1 <= radius, one array per factor.
 
@@ -286,6 +301,8 @@ class OptimisticTables:
             be infinite.
         rewards
             For each reward factor k the optimistic means, inside its range: [|X[Z_k]|].
+        distance
+            "l1", or "kl" for the sets KL(p-hat, p) <= radius.
 
         Raises
         ------
@@ -294,6 +311,7 @@ class OptimisticTables:
         """
         s = structure
         check_structure(s, "OptimisticTables")
+        _check_distance(distance)
         _refuse_other_number(p_hat, "transition estimates", s.m)
         _refuse_other_number(radius, "radii", s.m)
         made: dict[str, list[FloatArray]] = {
@@ -304,17 +322,22 @@ class OptimisticTables:
             unseen = ~centre.any(axis=1)
             centre[unseen] = 1.0 / shape[1]
             radii = np.array(_widths(radius[i], shape[:1], f"{s.transition_label(i)}: radius"))
-            radii[unseen] = 2.0
-            radii = np.minimum(radii, 2.0)  # no two distributions are further apart
-            half = 0.5 * radii[:, None]
-            lower = np.maximum(centre - half, 0.0)
+            if distance == "kl":
+                radii[unseen] = EVERYTHING
+                radii = np.minimum(radii, EVERYTHING)
+                lower, upper = box_around(centre, radii)
+            else:
+                radii[unseen] = 2.0
+                radii = np.minimum(radii, 2.0)  # no two distributions are further apart
+                half = 0.5 * radii[:, None]
+                lower, upper = np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
             made["lower"].append(lower)
             made["free"].append(np.maximum(1.0 - lower.sum(axis=1), 0.0))
-            made["upper"].append(np.minimum(centre + half, 1.0))
+            made["upper"].append(upper)
             made["centre"].append(centre)
             made["radius"].append(radii)
         tables = {name: tuple(parts) for name, parts in made.items()}
-        return cls(s, rewards=tuple(items(rewards, "reward tables")), **tables)
+        return cls(s, rewards=tuple(items(rewards, "reward tables")), distance=distance, **tables)
 
     @classmethod
     def from_model(cls, model: FactoredMDP) -> OptimisticTables:
@@ -391,6 +414,13 @@ def _extended_alike(s: Structure) -> Alike | None:
         for classes, size in zip(s.alike.transitions, s.state_sizes, strict=True)
     )
     return Alike(transitions, s.alike.rewards)
+
+
+def _check_distance(distance: str) -> None:
+    if distance not in DISTANCES:
+        raise InvalidModel(
+            f"the distance of balls is {shown(distance)}; must be {' or '.join(DISTANCES)}"
+        )
 
 
 def _shapes(s: Structure) -> list[tuple[int, int]]:

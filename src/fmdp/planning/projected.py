@@ -148,10 +148,14 @@ class PreparedProjected(PreparedExact):
                 tolerance=tolerance,
                 progress=progress,
             )
-        one_factor = self.structure.m == 1
-        if not one_factor or not isinstance(tables, OptimisticTables) or tables.centre is None:
+        if (
+            self.structure.m != 1
+            or not isinstance(tables, OptimisticTables)
+            or tables.centre is None
+            or tables.distance != "l1"
+        ):
             raise InvalidParameter(
-                f"planner {self.settings.name} takes balls around the rows of one factor; got "
+                f"planner {self.settings.name} takes L1 balls around the rows of one factor; got "
                 f"{self.structure.m} factors and {type(tables).__name__}"
             )
         ties = self.settings.tie_breaking if ties is None else ties
