@@ -41,6 +41,7 @@ def test_which_learners_have_a_preset() -> None:
     assert {kind.name for kind in PRESETS} == {
         "ucrl2",
         "ucrl3",
+        "kl-ucrl",
         "ucrl-factored",
         "dbn-ucrl",
         "scal",
@@ -358,6 +359,27 @@ def test_ucrl3_has_the_regret_of_the_public_code_without_support_selection() -> 
     assert 306 <= np.median(public) <= 470, public
     proven = gap_regrets("riverswim:1", fmdp.UCRL3(), 10_000)
     assert proven[0] > 1.5 * np.median(public), (proven, public)
+
+
+@pytest.mark.slow
+def test_kl_ucrl_has_the_regret_of_the_public_code_with_its_bisection_turned_round() -> None:
+    """After 10,000 steps on riverswim:1 that code has 1,789 to 2,407 (median 2,006 of 12 seeds), on
+    jao:2 609 to 723 (6 seeds). As it is, without optimism about values that were seen, it has 2,178
+    to 4,207 and 188 to 394."""
+    found = gap_regrets("riverswim:1", fmdp.KLUCRL(faithful=True), 10_000)
+    assert 1_789 <= np.median(found) <= 2_407, found
+    found = gap_regrets("jao:2", fmdp.KLUCRL(faithful=True), 10_000)
+    assert 609 <= np.median(found) <= 723 * 1.05, found
+
+
+@pytest.mark.slow
+def test_imed_rl_has_the_regret_of_the_public_code() -> None:
+    """After 3,000 steps on riverswim:1 that code has 29 to 38 (median 36 of 8 seeds), and the index
+    of the theorem, which explores more, 78 to 110 here."""
+    found = gap_regrets("riverswim:1", fmdp.IMEDRL(faithful=True), 3_000, seeds=6)
+    assert 29 <= np.median(found) <= 38, found
+    theorem = gap_regrets("riverswim:1", fmdp.IMEDRL(), 3_000)
+    assert theorem[0] > 1.5 * np.median(found), (theorem, found)
 
 
 @pytest.mark.slow

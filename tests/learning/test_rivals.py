@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp import FactoredMDP, Flat, OptimisticTables
 from fmdp.errors import FmdpError, TooLarge
-from fmdp.learning import opsrl, scal, ucrl2, ucrl_factored
+from fmdp.learning import kl_ucrl, opsrl, scal, ucrl2, ucrl_factored
 from fmdp.learning.agent import Agent
 from fmdp.learning.concentration import (
     bernoulli_ends,
@@ -55,6 +55,61 @@ def test_ucrl2_by_hand() -> None:
     assert ucrl2.ball_radius(2, 0, 7.0) == pytest.approx(14.0)
     assert ucrl2.reward_width(14, 1.0) == pytest.approx(0.5)  # sqrt(7 / 28)
     assert ucrl2.reward_width(0, 1.0) == math.inf
+
+
+def test_kl_ucrl_by_hand() -> None:
+    # K = 3, N = 2 (e - 1): log 10 + 2 log(e e) = log 10 + 4.
+    visits = 2 * (math.e - 1)
+    radius = kl_ucrl.divergence_radius(3, visits, 0.1)
+    assert radius == pytest.approx((math.log(10) + 4) / visits)
+    assert kl_ucrl.divergence_radius(3, 0, 0.1) == math.inf
+    assert kl_ucrl.divergence_radius(1, 5, 0.1) == 0.0
+    # log t = 1, B = log(2 e 4 3 / .5) = 1 + log 48, b = B + 1.
+    b = 1 + math.log(48)
+    expected = 2 * (b + math.log(b + 1) * (1 + 1 / (b + 1)))
+    with_late = kl_ucrl.public_radius(2, 3.0, 10**6, 0.5 * math.log(10**6))
+    shifted = b + 1 / math.log(10**6)
+    assert with_late == pytest.approx(2 * (b + math.log(shifted) * (1 + 1 / shifted)))
+    assert with_late < expected
+    assert kl_ucrl.public_radius(2, 3.0, 1, 0.1) == kl_ucrl.public_radius(2, 3.0, 2, 0.1)
+    late = math.log(100)
+    assert kl_ucrl.public_reward_constant(6.0, 100, 0.1) == pytest.approx(
+        math.sqrt(math.log(240 * late) / 1.99)
+    )
+
+
+def test_the_balls_of_kl_ucrl_are_those_of_the_checking_constructor() -> None:
+    model = fmdp.problem("random:3,values=3,seed=1,noise=bernoulli")
+    (agent,) = looking_on(model, [fmdp.KLUCRLFactored], 60, 0)
+    made = fmdp.KLUCRLFactored(c=0.5).tables(agent)
+    seen, s = agent.statistics, model.structure
+    rows = np.repeat(np.array(s.transition_rows, dtype=float), s.transition_rows)
+    n = np.maximum(1, seen.transition_visits)
+    beta = np.log(2 * s.m * rows / 0.1) + 2 * (1 + np.log(1 + n / 2))
+    checked = OptimisticTables.from_balls(
+        s,
+        split_cells(s, seen.transition_means()),
+        split_transition_entries(s, 0.25 * beta / n),
+        made.rewards,
+        distance="kl",
+    )
+    for name in ("lower", "free", "upper", "centre", "radius"):
+        for one, other in zip(getattr(made, name), getattr(checked, name), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    two = fmdp.problem("circle:3")
+    (agent,) = looking_on(two, [fmdp.KLUCRLFactored], 40, 0)
+    made = fmdp.KLUCRLFactored().tables(agent)
+    assert made.radius is not None
+    again = OptimisticTables.from_balls(
+        two.structure,
+        split_cells(two.structure, agent.statistics.transition_means()),
+        made.radius,
+        made.rewards,
+        distance="kl",
+    )
+    for name in ("lower", "upper"):
+        for one, other in zip(getattr(made, name), getattr(again, name), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_scal_by_hand() -> None:
@@ -194,7 +249,11 @@ def inside(tables: OptimisticTables, truth: FactoredMDP) -> bool:
         if (true < tables.lower[i] - slack).any() or (true > tables.upper[i] + slack).any():
             return False
         if tables.centre is not None and tables.radius is not None:
-            apart = np.abs(true - tables.centre[i]).sum(axis=1)
+            centre = tables.centre[i]
+            apart = np.abs(true - centre).sum(axis=1)
+            if tables.distance == "kl":
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    apart = np.where(centre > 0, centre * np.log(centre / true), 0.0).sum(axis=1)
             if (apart > tables.radius[i] + slack).any():
                 return False
     return all(
@@ -280,6 +339,14 @@ class FlatCPSRL(Flat, fmdp.CPSRL):
     """Continuing PSRL on joint states and actions."""
 
 
+class FlatUCBVI(Flat, fmdp.FUCBVI):
+    """F-UCBVI on joint states and actions: UCBVI."""
+
+
+class FlatEULER(Flat, fmdp.FEULER):
+    """F-EULER on joint states and actions."""
+
+
 PAIRS = [
     (FlatCPSRL, fmdp.CPSRL),
     (FlatPSRL, fmdp.PSRL),
@@ -288,6 +355,9 @@ PAIRS = [
     (FlatUCRL, fmdp.UCRLFactored),
     (FlatDBN, fmdp.DBNUCRL),
     (fmdp.TSDE, fmdp.PSRL),
+    (fmdp.KLUCRL, fmdp.KLUCRLFactored),
+    (FlatUCBVI, fmdp.FUCBVI),
+    (FlatEULER, fmdp.FEULER),
 ]
 
 
@@ -297,7 +367,7 @@ def test_on_one_factor_flat_and_factored_take_the_same_actions(pair: Any, proble
     model = fmdp.problem(problem)
     model = model if model.structure.m == 1 else flat_model(model)
     flat, factored = pair
-    own = {"c": 0.1} if issubclass(factored, SetLearner) else {}
+    own = {"c": 0.1} if issubclass(factored, SetLearner | fmdp.FUCBVI) else {}
     if flat is fmdp.TSDE:
         runs = [flat(), factored(c=1.0, prior=0.1, episodes="tsde")]
     else:

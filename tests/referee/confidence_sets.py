@@ -25,6 +25,7 @@ import fmdp
 from fmdp.learning.pmevi import within_span
 from fmdp.logs.intervals import mean_width, proportion_interval
 from fmdp.logs.intervals import shares as shares_over_visits
+from fmdp.model.divergence import largest_within
 from referee.ledger import Ledger
 
 Floats = NDArray[np.float64]
@@ -97,7 +98,12 @@ def row_ends(tables: Any) -> tuple[Floats, Floats]:
     upper = np.ones_like(lower) if tables.upper is None else tables.upper[0]
     least = np.maximum(lower[:, 1], ones - upper[:, 0])
     most = np.minimum(upper[:, 1], ones - lower[:, 0])
-    if tables.radius is not None:
+    if tables.radius is not None and tables.distance == "kl":
+        # On this line KL(centre, p) is the divergence of two coins.
+        apart = tables.radius[0]
+        most = np.minimum(most, largest_within(tables.centre[0][:, 1], apart))
+        least = np.maximum(least, ones - largest_within(tables.centre[0][:, 0], apart))
+    elif tables.radius is not None:
         # On this line |p - centre|_1 is 2 |p - p-hat| where the centre is on it too.
         apart = 0.5 * tables.radius[0]
         least = np.maximum(least, tables.centre[0][:, 1] - apart)
@@ -257,6 +263,9 @@ KINDS: tuple[Callable[..., Any], ...] = (
     fmdp.SCAL,
     fmdp.REGAL,
     fmdp.PMEVI,
+    fmdp.KLUCRL,
+    lambda rho: fmdp.KLUCRL(rho=rho, bounds="public"),
+    fmdp.KLUCRLFactored,
     lambda rho: fmdp.DORL(rho=rho, transition_constant=18.0, reward_constant=12.0),
     lambda rho: fmdp.FSRL(rho=rho, transition_constant=18.0, reward_constant=12.0),
 )

@@ -10,7 +10,7 @@ The tables of the `xu` dynamics are drawn at random, with `seed=1` by default, s
 is one instance. A statement about `xu` in general needs several: `wide` has three instances of two
 of its networks (`circle:4` and `grid:6`).
 
-A problem that papers plot is in `wide` at a size that flat learners can take: longer rivers, coupled
+Problems that papers plot are in `wide` at sizes for flat learners: a longer river, coupled
 rivers, coffee, the small taxi, a combination lock, an epidemic on a grid.
 """
 

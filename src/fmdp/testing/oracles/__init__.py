@@ -22,6 +22,7 @@ from fmdp.testing.oracles.boxes import (
     box_corners,
     box_value,
     box_values,
+    divergence_value,
     nested_box_values,
 )
 from fmdp.testing.oracles.dense import (
@@ -62,6 +63,7 @@ __all__ = [
     "damped_value_iteration",
     "dense",
     "diameter",
+    "divergence_value",
     "extended",
     "extreme_transition",
     "factored_spans",

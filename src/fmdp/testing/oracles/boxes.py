@@ -8,7 +8,9 @@ where all values but one are at an end of their interval:
 
 with v the next value of the k-th variable of the elimination order. Cost of a row: |S_i| 2^|S_i|. A
 ball is {p : |p - centre|_1 <= radius}; with p = centre + u - w, u, w >= 0 and sums of at most half
-the radius, it is a linear program.
+the radius, it is a linear program. With the divergence, {p : KL(centre, p) <= radius}, the best p
+is proportional to centre(v) / (mu + max x - x(v)), mu where the divergence is the radius; if mu = 0
+is not enough for that, the values of worth max x that the centre excludes take the rest.
 """
 
 from __future__ import annotations
@@ -92,9 +94,48 @@ def ball_value(centre: Floats, radius: float, x: Floats, *, worst: bool = False)
     return float(centre @ x + sign * solved.fun)
 
 
+def divergence_value(centre: Floats, radius: float, x: Floats, *, worst: bool = False) -> float:
+    """Return the expectation of x under a p with KL(centre, p) <= radius that attains the largest
+    (smallest) one.
+
+    Parameters
+    ----------
+    centre
+        A distribution: [W].
+    radius
+        Largest divergence; infinite for all distributions.
+    x
+        A number for every value: [W].
+    worst
+        Whether to return the smallest instead.
+    """
+    from scipy.optimize import brentq
+
+    sign = -1.0 if worst else 1.0
+    top = float((sign * x).max())
+    seen = centre > 0.0
+    p, loss = centre[seen], top - sign * x[seen]
+    if radius == 0.0 or loss.max() == 0.0:
+        return float(centre @ x)
+
+    def excess(log_mu: float) -> float:
+        shifted = np.exp(log_mu) + loss
+        return float(p @ np.log(shifted) + np.log((p / shifted).sum()) - radius)
+
+    least, most = float(np.log(loss.max())) - 500.0, float(np.log(loss.max())) + 40.0
+    if excess(least) <= 0.0:  # the rest of the mass is on values that were not seen, or nearly so
+        rest = np.exp(p @ np.log(np.exp(least) + loss) - radius)
+        return sign * (top - float(rest))
+    if excess(most) >= 0.0:
+        return float(centre @ x)
+    weights = p / (np.exp(brentq(excess, least, most, xtol=1e-13, rtol=1e-15)) + loss)
+    return float(sign * (top - (weights / weights.sum()) @ loss))
+
+
 def _row_value(tables: OptimisticTables, i: int, row: int, x: Floats, worst: bool) -> float:
     if tables.centre is not None and tables.radius is not None:
-        return ball_value(tables.centre[i][row], tables.radius[i][row], x, worst=worst)
+        value = ball_value if tables.distance == "l1" else divergence_value
+        return value(tables.centre[i][row], float(tables.radius[i][row]), x, worst=worst)
     return box_value(*_box(tables, i, row), x, worst=worst)
 
 
