@@ -104,7 +104,7 @@ class FUCBVI(PlanningLearner):
         return _with_bonuses(structure, self.largest_value(structure, LONGEST_RUN))
 
     def largest_value(self, structure: Structure, t: float) -> float:
-        """Return V at step t: the span of the values that bonuses are for."""
+        """Return V at step `t` in `structure`: the span of the values that bonuses are for."""
         total = structure.reward_range_total or structure.reward_unit
         if self.horizon is not None:
             return float(self.horizon * total)
