@@ -196,7 +196,7 @@ def refused(run: Runner, tmp_path: Path, *arguments: str) -> str:
         (("circle:3", "--learners", "psrl,psrl,c=0.75"), "are the same learner on circle:3"),
         (("circle:3", "--learners", ""), "unknown learner ''"),
         (("--suite", "wider"), "no suite 'wider'; there are paper, wide, theory"),
-        (("circle:3", "--suite", "wide"), "a suite (paper, wide, theory), one of the two; got both"),
+        (("circle:3", "--suite", "wide"), "(paper, wide, theory), one of the two; got both"),
         ((), "problems or a suite (paper, wide, theory), one of the two; got neither"),
         (("circle:3", "--seeds", "0"), "'--seeds' parameter of fmdp compare must be"),
         (("circle:3", "--steps", "0"), "'--steps' parameter of fmdp compare must be"),
