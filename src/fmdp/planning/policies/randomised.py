@@ -5,8 +5,9 @@ in order. `draw(generator, n)` uses the same random numbers as n draws of one st
 simulating many steps at once changes nothing.
 
 Under constraints a random action is uniform over the allowed joint actions: one uniform number
-selects from their list. If the allowed actions depend on the state, the draw of a step is only a
-*lot* (an integer), and `settle` turns it into an action when the state is known.
+selects from their list, or one per action variable where caps allow too many to list (capped.py).
+If the allowed actions depend on the state, the draw of a step is only a *lot* (an integer), and
+`settle` turns it into an action when the state is known.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.parameters import Number, quoted
-from fmdp.errors import InvalidParameter
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import Constraint, Structure
 from fmdp.model.constraints import check_constraints, combinations_in, plain
 from fmdp.model.naming import Naming
 from fmdp.planning.policies.archive import Parts, StoredPolicy, policy_bytes
+from fmdp.planning.policies.capped import CappedActions
 from fmdp.planning.policies.policy import Policy
 
 AS_THE_BASE_SAYS = -1
@@ -50,6 +52,7 @@ class RandomisedPolicy(StoredPolicy):
         self.constraints = check_constraints(constraints or (), m, sizes)
         self.by_state = any(constraint.scope[0] < m for constraint in self.constraints)
         self._listed: dict[tuple[int, ...], NDArray[np.int64]] = {}
+        self._capped: CappedActions | None = None
 
     def under(self, structure: Structure) -> RandomisedPolicy:
         """Return the policy with the constraints of a structure.
@@ -84,8 +87,14 @@ class RandomisedPolicy(StoredPolicy):
             lots = np.zeros(uniforms.shape, dtype=np.int64)
             lots[:, 0] = (uniforms[:, 0] * LOTS).astype(np.int64)
             return lots
-        allowed = self._allowed((0,) * len(self.state_sizes))
-        return allowed[(uniforms[:, 0] * len(allowed)).astype(np.int64)]
+        if self._capped is None:
+            try:
+                allowed = self._allowed((0,) * len(self.state_sizes))
+                return allowed[(uniforms[:, 0] * len(allowed)).astype(np.int64)]
+            except TooLarge:
+                sizes = self.state_sizes + self.action_sizes
+                self._capped = CappedActions(self.constraints, len(self.state_sizes), sizes)
+        return self._capped.draw(uniforms)
 
     def settle(self, drawn: NDArray[np.int64], state: Sequence[int]) -> tuple[int, ...]:
         """Return the action of one step.
