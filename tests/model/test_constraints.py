@@ -123,6 +123,8 @@ def test_a_cap_on_forty_variables_needs_no_table() -> None:
         cap.forbidden_table((2,) * 41)
     with pytest.raises(TooLarge, match="cannot be listed"):
         allowed_combinations([AtMost((1, 2), 1)], 1, (2,) * 41)
+    with pytest.raises(TooLarge, match="cannot be listed"):  # refused before any is made
+        allowed_combinations([AtMost(tuple(range(1, 10_001)), 1_500)], 1, (2,) * 10_001)
 
 
 def test_a_budget_on_forty_variables_needs_no_table() -> None:

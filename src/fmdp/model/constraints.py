@@ -572,14 +572,11 @@ def allowed_combinations(
         return all_assignments(sizes[m:])
     mentioned = {v for constraint in constraints for v in constraint.scope}
     free = count([size for v, size in enumerate(sizes[m:], start=m) if v not in mentioned])
+    if len(constraints) == 1 and isinstance(constraints[0], LinearCap):
+        _refuse_to_list(free * _number_allowed(constraints[0], sizes))
     left: IndexArray = np.zeros((1, 0), dtype=np.int64)
     for place, size in enumerate(sizes[m:]):
-        if max(free, len(left) * size) > MOST_LISTED:
-            raise TooLarge(
-                f"the allowed joint actions cannot be listed: there are more than {MOST_LISTED}",
-                8 * max(free, len(left) * size),
-                8 * MOST_LISTED,
-            )
+        _refuse_to_list(max(free, len(left) * size))
         column = np.tile(np.arange(size, dtype=np.int64), len(left))[:, None]
         left = np.concatenate([np.repeat(left, size, axis=0), column], axis=1)
         for constraint in constraints:
@@ -594,6 +591,32 @@ def allowed_combinations(
                 rows = left[:, [v - m for v in constraint.scope]] @ np.array(steps, dtype=np.int64)
                 left = left[~constraint.forbidden_table(sizes)[rows]]
     return left
+
+
+def _refuse_to_list(number: int) -> None:
+    if number > MOST_LISTED:
+        raise TooLarge(
+            f"the allowed joint actions cannot be listed: there are more than {MOST_LISTED}",
+            8 * number,
+            8 * MOST_LISTED,
+        )
+
+
+def _number_allowed(cap: LinearCap, sizes: Sequence[int]) -> int:
+    """Return the number of assignments that a cap allows, or some number above MOST_LISTED."""
+    costs = [(row - row.min()).tolist() for row in cap.unit_costs(sizes)]
+    left = cap.most_units - sum(int(row.min()) for row in cap.unit_costs(sizes))
+    ways = {0: 1}  # the number of partial assignments, all of which can be completed, by their cost
+    for row in costs:
+        longer: dict[int, int] = {}
+        for spent, number in ways.items():
+            for cost in row:
+                if spent + cost <= left:
+                    longer[spent + cost] = longer.get(spent + cost, 0) + number
+        ways = longer
+        if sum(ways.values()) > MOST_LISTED:
+            break
+    return sum(ways.values())
 
 
 def forbidden_choices(
