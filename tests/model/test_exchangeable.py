@@ -50,16 +50,17 @@ def test_random_models_have_the_groups_that_they_were_made_with(seed: int) -> No
     assert not reasons
 
 
-def changed(model: FactoredMDP, i: int, row: int, to: tuple[float, ...]) -> FactoredMDP:
+def changed(model: FactoredMDP, i: int, rows: list[int], to: tuple[float, ...]) -> FactoredMDP:
     transitions = [np.array(table) for table in model.transitions]
-    transitions[i][row] = to
+    transitions[i][rows] = to
     return FactoredMDP(
         model.structure, transitions, model.rewards, initial_state=model.initial_state
     )
 
 
 def test_one_row_that_differs_is_named_with_both_numbers() -> None:
-    model = changed(problem("maintenance:3,levels=2,k=0,setup=0"), 2, 0, (0.5, 0.5))
+    new = [0, 1, 3]  # left alone while new, or replaced
+    model = changed(problem("maintenance:3,levels=2,k=0,setup=0"), 2, new, (0.5, 0.5))
     groups = groups_of(model)
     assert [group.states for group in groups] == [((0,), (1,))]
     with pytest.raises(InvalidParameter) as refusal:
@@ -83,7 +84,7 @@ def test_neighbours_on_a_ring_are_one_part() -> None:
 def test_a_table_over_all_parts_must_be_symmetric() -> None:
     model = problem("maintenance:3,levels=2,k=2")
     rewards = [np.array(table) for table in model.rewards]
-    rewards[-1][1] += 1.0  # wear_2 alone is failed
+    rewards[-1][1] -= 1.0  # wear_2 alone is failed
     other = FactoredMDP(model.structure, model.transitions, rewards)
     with pytest.raises(
         InvalidParameter, match=r"reward penalty changes from .* when wear_1 and wear_2"
