@@ -22,6 +22,7 @@ PLANNERS: Registry[Planner] = Registry(
     "fmdp.planning.plan:Planner",
     {
         "exact": "fmdp.planning.exact.planner:Exact",
+        "counts": "fmdp.planning.counts.planner:Counts",
         "alp": "fmdp.planning.alp:ALP",
         "span": "fmdp.planning.span:SpanConstrained",
         "coupled": "fmdp.planning.coupled:Coupled",

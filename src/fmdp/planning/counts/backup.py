@@ -20,6 +20,9 @@ from fmdp.planning.tabular.model import TabularModel
 
 Vector = NDArray[np.float64]
 
+_LEAST_LOG = -600.0
+"""Logarithm of a probability that is far from the smallest number."""
+
 
 class _Layout(NamedTuple):
     """The properties of an elimination layout that plans report."""
@@ -111,6 +114,8 @@ class CountBackup(TabularBackup):
         n_states, n_moves = self.n_states, len(self.quotient.moves)
         if n_states * n_moves * n_states > entries:
             return None
+        if self.quotient.least_log_probability < _LEAST_LOG:
+            return None  # a positive probability may be rounded to 0, and the support be wrong
         quotient = self.quotient
         expectations = self._expectations(np.eye(n_states))
         probabilities = np.zeros((n_states, n_moves, n_states))

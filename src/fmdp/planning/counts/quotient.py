@@ -44,6 +44,7 @@ from fmdp.model.exchangeable.parts import (
 from fmdp.model.spaces import MAX_SIZE, count, strides
 from fmdp.model.structure import Structure
 from fmdp.planning.counts.chance import Chance, with_one_more
+from fmdp.planning.policies.counts import CountMoves, PartsOfGroup
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -110,6 +111,12 @@ class LocalSpace:
         self.default_action = sum(
             value * step for value, step in zip(idle, strides(self.action_sizes), strict=True)
         )
+
+    @property
+    def action_slots(self) -> range:
+        """Slots of the action variables of a part."""
+        n = len(self.state_sizes)
+        return range(n, n + len(self.action_sizes))
 
     def value(self, slot: int) -> Indices:
         """Return the value of a variable of the part in each class."""
@@ -423,6 +430,17 @@ class Quotient:
             laws = (laws[:, :, None] * row[:, None, :]).reshape(len(laws), -1)
         return laws
 
+    @property
+    def least_log_probability(self) -> float:
+        """Logarithm of a lower bound on the positive probabilities of the quotient."""
+        total = 0.0
+        for local, of_group in zip(self.locals, self._regimes, strict=True):
+            rows = [r for regime in of_group.regimes for r in (regime.base, regime.extra)]
+            least = min(float(r[r > 0.0].min(initial=1.0)) for r in rows)
+            total += local.n_parts * math.log(least)
+        positive = self._laws[self._laws > 0.0]
+        return total + math.log(float(positive.min(initial=1.0)))
+
     # ---- the backup ----
 
     def expectations(self, h: Floats) -> Floats:
@@ -464,6 +482,36 @@ class Quotient:
                 flat = with_one_more(flat, total, row)
         flat = self._chances[g, regime, total].expectation(flat)
         return np.moveaxis(flat.reshape(-1, *rest), 0, g)
+
+    @cached_property
+    def count_moves(self) -> CountMoves:
+        """The moves as policies store them."""
+        parts = self.parts
+        s = parts.model.structure
+        groups = [
+            PartsOfGroup(
+                group.states,
+                group.actions,
+                -1 if group.selector is None else group.selector,
+                group.values,
+                tuple(int(local.value(slot)[local.defaults[0]]) for slot in local.action_slots),
+            )
+            for group, local in zip(parts.groups, self.locals, strict=True)
+        ]
+        common = np.zeros((len(self.moves), len(s.action_sizes)), dtype=np.int64)
+        allotments = []
+        for number, move in enumerate(self.moves):
+            for v, value in zip(parts.common_actions, move.common, strict=True):
+                if v in parts.modes:
+                    mode = parts.modes[v][value]
+                    value = mode.kind if mode.group < 0 else -1
+                common[number, v - s.m] = value
+            for g, (local, allotment) in enumerate(zip(self.locals, move.allotments, strict=True)):
+                for c, n in zip(allotment.classes, allotment.counts, strict=True):
+                    row = (int(local.state[c]), int(local.action[c]), int(local.way[c]))
+                    allotments.append((number, g, *row, n))
+        listed = np.array(allotments, dtype=np.int64).reshape(-1, 6)
+        return CountMoves(s.state_sizes, s.action_sizes, tuple(groups), common, listed)
 
     def of_policy(self, moves: NDArray[np.integer[Any]]) -> Pairs:
         """Return the pairs of a policy, one move per state: arrays in the order of the states.

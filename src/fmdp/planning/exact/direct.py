@@ -48,6 +48,30 @@ def average_solution(
     table = write_out(model, entries_within(memory_limit))
     if table is None:
         return None
+    return average_solution_of_table(
+        table,
+        backup,
+        h,
+        tolerance,
+        model.structure.reward_unit,
+        ties,
+        deadline=deadline,
+        converged=converged,
+    )
+
+
+def average_solution_of_table(
+    table: TabularModel,
+    backup: Backup,
+    h: Vector,
+    tolerance: float,
+    reward_unit: float,
+    ties: Ties,
+    *,
+    deadline: Deadline = NEVER,
+    converged: bool = False,
+) -> PolicySolution | None:
+    """Return `average_solution` of a model that is written out; `backup` is its engine."""
     start = table.advantages(backup.to_canonical(h))[0].argmax(axis=1) if converged else None
     gains = optimal_gains(table, deadline, start)
     if gains is None:
@@ -56,9 +80,7 @@ def average_solution(
     actions = table.allowed(gains.actions)
     if gains.lower.max() > gains.upper.min():
         return PolicySolution(differ=bounds, gains=gains, actions=actions)
-    solution = _one_gain(
-        table, backup, gains, tolerance, model.structure.reward_unit, ties, deadline
-    )
+    solution = _one_gain(table, backup, gains, tolerance, reward_unit, ties, deadline)
     if solution is None and bounds[1] - bounds[0] <= tolerance:
         # Between components that are hardly ever left there may be a gain and no h to show it.
         return PolicySolution(bounds=bounds, actions=actions)
@@ -125,6 +147,13 @@ def discounted_solution(
     table = write_out(model, entries_within(memory_limit))
     if table is None:
         return None
+    return discounted_solution_of_table(table, backup, h, discount, deadline)
+
+
+def discounted_solution_of_table(
+    table: TabularModel, backup: Backup, h: Vector, discount: float, deadline: Deadline = NEVER
+) -> PolicySolution | None:
+    """Return `discounted_solution` of a model that is written out; the discount is not 0."""
     start = table.advantages(discount * backup.to_canonical(h))[0].argmax(axis=1)
     best = optimal_discounted(table, discount, start, deadline)
     if best is None:

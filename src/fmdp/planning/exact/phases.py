@@ -85,7 +85,7 @@ def exact_problem(
         discount=discount,
         cold=cold,
         dampings=(1.0, solver.DAMPING) if average else (1.0,),
-        reserve=_tie_reserve(structure, limits) if average else 0.0,
+        reserve=tie_reserve(structure, limits) if average else 0.0,
         patience=PATIENCE if hurry else None,
         progress=progress,
         settings=settings,
@@ -95,7 +95,7 @@ def exact_problem(
     )
 
 
-def _tie_reserve(structure: Structure, limits: solver.Limits) -> float:
+def tie_reserve(structure: Structure, limits: solver.Limits) -> float:
     """Return the part of the tolerance that is reserved for tie-breaking."""
     return min(TIE_TOLERANCE * structure.reward_unit, 0.25 * limits.tolerance)
 
@@ -209,6 +209,12 @@ def _polished(problem: ExactProblem, state: State) -> State:
             return solved
     model = problem.model()
     solution = None if model is None else _written_out(problem, model, state, converged=True)
+    return with_solution(problem, state, solution)
+
+
+def with_solution(problem: ExactProblem, state: State, solution: PolicySolution | None) -> State:
+    """Return a converged state with the bias that policy iteration found, if it is unique."""
+    tolerance = problem.limits.tolerance
     if solution is None or solution.differ is not None:
         return state
     low, high = solution.bounds

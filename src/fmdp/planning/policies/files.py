@@ -30,6 +30,12 @@ from fmdp.planning.policies.archive import (
     sizes_in,
     starts_in,
 )
+from fmdp.planning.policies.counts import (
+    CountPolicy,
+    TimedCountPolicy,
+    read_counts,
+    read_timed_counts,
+)
 from fmdp.planning.policies.fleet import FleetPolicy
 from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
@@ -104,6 +110,8 @@ READERS: dict[str, Callable[[Header, Arrays], StoredPolicy]] = {
     ExploringPolicy.kind: _exploring,
     MixedPolicy.kind: _mixed,
     FleetPolicy.kind: FleetPolicy.from_archive,
+    CountPolicy.kind: read_counts,
+    TimedCountPolicy.kind: read_timed_counts,
     "greedy": _greedy,
 }
 """The function that reads each kind of policy from the header and the arrays of its file.

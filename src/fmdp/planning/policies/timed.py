@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ class TimedPolicy(StoredPolicy):
     """
 
     kind = "timed"
+    _stage_kind: ClassVar[type[StoredPolicy]] = TablePolicy
 
     def __init__(self, stages: Sequence[TablePolicy], discount: float = 1.0) -> None:
         self.discount: float = _DISCOUNT.check(discount, "TimedPolicy")
@@ -60,7 +61,7 @@ class TimedPolicy(StoredPolicy):
         for step, stage in enumerate(given):
             if id(stage) in known:
                 continue
-            _check_stage(stage, step, first)
+            self._check_stage(stage, step, first)
             number = number_of.setdefault(stage_digest(stage), len(distinct))
             if number == len(distinct):
                 distinct.append(stage)
@@ -74,6 +75,21 @@ class TimedPolicy(StoredPolicy):
         # Ends of runs of equal stages, which are simulated at once.
         changes = np.flatnonzero(np.diff(self.stage_numbers)) + 1
         self._ends = np.append(changes, len(given))
+
+    @classmethod
+    def _check_stage(cls, stage: object, step: int, first: TablePolicy) -> None:
+        """Raise InvalidParameter unless the stage is of the right kind and size."""
+        if not isinstance(stage, cls._stage_kind):
+            raise InvalidParameter(
+                f"stage {step} of a {cls.__name__} must be a {cls._stage_kind.__name__}; "
+                f"got {quoted(stage)}"
+            )
+        if (stage.state_sizes, stage.action_sizes) != (first.state_sizes, first.action_sizes):
+            raise InvalidParameter(
+                f"stage {step} of a {cls.__name__} is for state sizes {stage.state_sizes} and "
+                f"action sizes {stage.action_sizes}; the first is for {first.state_sizes} and "
+                f"{first.action_sizes}"
+            )
 
     @property
     def horizon(self) -> int:
@@ -156,20 +172,6 @@ class TimedPolicy(StoredPolicy):
     def content(self) -> Parts:
         tables = np.stack([stage.actions for stage in self.stages])
         return {"discount": self.discount}, {"tables": tables, "stages": self.stage_numbers}
-
-
-def _check_stage(stage: object, step: int, first: TablePolicy) -> None:
-    """Raise InvalidParameter unless the stage is a table of the same sizes as the first."""
-    if not isinstance(stage, TablePolicy):
-        raise InvalidParameter(
-            f"stage {step} of a TimedPolicy must be a TablePolicy; got {quoted(stage)}"
-        )
-    if (stage.state_sizes, stage.action_sizes) != (first.state_sizes, first.action_sizes):
-        raise InvalidParameter(
-            f"stage {step} of a TimedPolicy is for state sizes {stage.state_sizes} and action "
-            f"sizes {stage.action_sizes}; the first is for {first.state_sizes} and "
-            f"{first.action_sizes}"
-        )
 
 
 def stage_digest(stage: TablePolicy) -> bytes:
