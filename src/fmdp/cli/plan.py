@@ -65,6 +65,7 @@ STATISTICS_KEYS = (
     "span_error",
     "limits",
     "fleet",
+    "counts",
 )
 """Keys of the JSON object that some planners and criteria put into the plan's statistics."""
 KEYS = (
@@ -156,7 +157,7 @@ def run(
     started = clock()
     from fmdp._base.compiled import seconds_loading
     from fmdp.planning.absorption import ends_settled
-    from fmdp.planning.choice import choose_planner
+    from fmdp.planning.choice import choose_planner_of
     from fmdp.planning.choice import plan as plan_for
     from fmdp.problems import problem as problem_of
     from fmdp.problems.ids import import_family
@@ -177,9 +178,10 @@ def run(
             result["states"], result["actions"] = structure.n_states, structure.n_actions
             if kind is None:
                 memory: Any = settings.get("memory_limit")
-                default, result["planner_reason"] = choose_planner(
-                    structure,
-                    coupled=options.takes_all("coupled", settings),
+                default, result["planner_reason"] = choose_planner_of(
+                    model,
+                    settings=settings,
+                    averages=bool(limited),
                     memory_limit=memory,
                     deadline=deadline,
                 )
@@ -199,6 +201,7 @@ def run(
     result |= {key: getattr(solution, key) for key in PLAN_KEYS}
     result |= {key: solution.stats.get(key) for key in STATISTICS_KEYS}
     result |= {
+        "planner_reason": result["planner_reason"] or solution.stats.get("planner_reason"),
         "status": solution.status.value,
         "seconds": max(planned - imported - loading - evaluation, 0.0),
         "seconds_startup": imported - started + loading,
@@ -424,8 +427,11 @@ def span_rows(result: Mapping[str, Any], error: float | None) -> Iterator[tuple[
 
 
 def planner_text(result: Mapping[str, Any]) -> str:
-    """Return the planner and, if it was chosen automatically, why it is not the exact one."""
+    """Return the planner, and why it is not the exact one or on how many counts it planned."""
     reason = result["planner_reason"]
+    if reason is None and result["counts"] is not None:
+        states = describe_count(result["states"])
+        reason = f"{states} states as {describe_count(result['counts'])} counts"
     return (result["planner"] or "none") + ("" if reason is None else f" ({reason})")
 
 

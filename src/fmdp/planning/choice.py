@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,11 +19,14 @@ from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.exchangeable.finding import exchangeable_parts
 from fmdp.model.expansion import expanded_structure, shared_draws
 from fmdp.model.factored import check_model
 from fmdp.model.products import FLAT_LIMIT_BYTES, flat_bytes
 from fmdp.planning.constrained.limits import limits_of
 from fmdp.planning.constrained.planner import plan_with_limits
+from fmdp.planning.counts.planner import Counts
+from fmdp.planning.counts.quotient import predicted_cost
 from fmdp.planning.coupled import Coupled
 from fmdp.planning.coupled.fleet import shares_budgets
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
@@ -40,6 +43,13 @@ from fmdp.planning.status import Progress, Status, middle_of_bounds
 
 EXACT_STATES = 1 << 22
 """Most states for which the exact planner is the default."""
+COUNTED_STATES = 1 << 12
+"""Fewest joint states for which counts are the default: smaller models are planned at once."""
+COUNTS_PER_STATE = 8
+"""Counts are the default if they are by this factor fewer than joint states, and a sweep by this
+factor faster: the parts have to be found first."""
+COUNTS_SECONDS = 5.0
+"""Longest predicted sweep with which counts are the default instead of an approximate planner."""
 _SECONDS_PER_FLAT_BYTE = 1e-10
 """A sweep over a flat model reads every probability once."""
 _WITHOUT_POLICY_GAIN = (Status.INTERRUPTED, Status.INFEASIBLE, Status.UNBOUNDED)
@@ -62,8 +72,9 @@ def plan(
         The model.
     planner
         A planner, such as `Exact(tolerance=1e-3)`, or a text: "exact", "alp,basis=pairs". None is
-        exact if there are at most 2^22 states and the predicted memory fits; otherwise it is
-        `coupled` for parts that share budgets only, else the approximate linear program, and
+        exact if there are at most 2^22 states and the predicted memory fits; `counts` if the model
+        has thousands of states and exchangeable parts, so that counts are much cheaper; otherwise
+        it is `coupled` for parts that share budgets only, else the approximate linear program, and
         `stats["planner_reason"]` of the plan gives the reason.
     limits
         Limits on long-run averages: {name: (sense, value)}, the name that of a reward factor or a
@@ -94,7 +105,7 @@ def plan(
     chosen, reason = planner_of(planner, "plan"), None
     refuse_targets(chosen, "plan")
     if chosen is None:
-        chosen, reason = choose_planner(model.structure)
+        chosen, reason = choose_planner_of(model, averages=bool(limits))
     with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:
         bounds = limits_of(limits)
         if bounds:
@@ -113,6 +124,8 @@ def planned(model: FactoredMDP, chosen: Planner, progress: Progress | None = Non
     if isinstance(made, StoredPolicy):
         made.take_constraints(model.structure.constraints)
     if result.policy is None or result.status in _WITHOUT_POLICY_GAIN:
+        return result
+    if result.policy_gain is not None:  # known from the plan itself
         return result
     if isinstance(result.policy, TimedPolicy):  # it has a value over its horizon, but no gain
         return result
@@ -219,6 +232,59 @@ class Cost(NamedTuple):
     seconds: float
 
 
+def choose_planner_of(
+    model: FactoredMDP,
+    *,
+    settings: Collection[str] = (),
+    averages: bool = False,
+    memory_limit: int | None = None,
+    deadline: Deadline = NEVER,
+) -> Chosen:
+    """Return the planner on counts where that is clearly cheaper, else `choose_planner`.
+
+    `settings` are names of settings that the planner must have; with `averages`, limits on
+    long-run averages are given, which only the exact planner takes. Raise TimeUp after the
+    deadline.
+    """
+    chosen = choose_planner(
+        model.structure,
+        coupled=_takes_all(Coupled, settings),
+        memory_limit=memory_limit,
+        deadline=deadline,
+    )
+    if averages or model.structure.n_states < COUNTED_STATES or not _takes_all(Counts, settings):
+        return chosen
+    if not _counts_pay(model, chosen, memory_limit, deadline):
+        return chosen
+    return Chosen(Counts(memory_limit=memory_limit), None)
+
+
+def _takes_all(kind: type[Planner], settings: Collection[str]) -> bool:
+    return {parameter.name for parameter in kind.parameters}.issuperset(settings)
+
+
+def _counts_pay(
+    model: FactoredMDP, chosen: Chosen, memory_limit: int | None, deadline: Deadline
+) -> bool:
+    """Return whether planning on counts fits, and is clearly cheaper than the other planner."""
+    parts, _ = exchangeable_parts(model)
+    deadline.check()
+    if parts is None:
+        return False
+    try:
+        cost = predicted_cost(parts)
+    except TooLarge:
+        return False
+    limit = memory_limit if memory_limit is not None else available_memory() // 2
+    if cost.states > EXACT_STATES or 2 * cost.memory > limit:
+        return False
+    if not isinstance(chosen.planner, Exact):
+        return cost.seconds <= COUNTS_SECONDS
+    exact = exact_cost(model.structure, threads=usable_cores(), memory_limit=limit)
+    fewer = COUNTS_PER_STATE * cost.states <= model.structure.n_states
+    return fewer and COUNTS_PER_STATE * cost.seconds <= exact.seconds
+
+
 def choose_planner(
     structure: Structure,
     *,
@@ -290,20 +356,18 @@ def too_many(
     structure: Structure, *, most_states: int = EXACT_STATES, by_parts: bool = True
 ) -> str | None:
     """Return why a structure has too many states or joint actions to be listed; None otherwise."""
+    if structure.n_states > most_states:
+        return _above("states", structure.n_states, most_states)
     parts = parts_to_plan(structure) if by_parts else ()
     listed = max([part.structure.n_actions for part in parts] or [structure.n_actions])
     # With effects, the cost depends on the components and not on the number of joint actions.
-    n_actions = listed if decompose(structure) is None else 1
-    for what, number, most in (
-        ("states", structure.n_states, most_states),
-        ("actions", n_actions, EXACT_STATES),
-    ):
-        if number > most:
-            return (
-                f"{describe_count(number)} {what}; exact is the default up to "
-                f"{describe_count(most)}"
-            )
+    if listed > EXACT_STATES and decompose(structure) is None:
+        return _above("actions", listed, EXACT_STATES)
     return None
+
+
+def _above(what: str, number: int, most: int) -> str:
+    return f"{describe_count(number)} {what}; exact is the default up to {describe_count(most)}"
 
 
 def exact_cost(

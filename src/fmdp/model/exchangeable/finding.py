@@ -17,6 +17,7 @@ fails is dropped and the first difference is reported; missing a group costs no 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
 from fmdp.model.exchangeable.parts import (
@@ -38,16 +39,18 @@ def exchangeable_parts(
     `declared` are groups of names of state variables, one per part; then a group that is not
     exchangeable raises InvalidParameter, which names the difference.
     """
+    given = None if declared is None else tuple(map(tuple, declared))
     try:
-        return _found(model, declared)
+        return _found(model, given)
     except (NotExchangeable, InvalidModel, TooLarge) as error:
         if declared is not None:
             raise InvalidParameter(f"the parts are not exchangeable: {error}") from None
         return None, (str(error),)
 
 
+@lru_cache(maxsize=1)  # the choice of a planner asks before the planner does
 def _found(
-    model: FactoredMDP, declared: Sequence[Sequence[str]] | None
+    model: FactoredMDP, declared: tuple[tuple[str, ...], ...] | None
 ) -> tuple[Exchangeable | None, tuple[str, ...]]:
     model = without_all_but(model, _members_of_sums(model.structure))
     search = Search(model)

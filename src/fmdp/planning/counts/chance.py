@@ -21,6 +21,9 @@ What remains of t after the first two is renamed to a local state. Cost and memo
 order of the types; the best is chosen by predicted cost. For wear by one level, emptying from the
 top keeps the number of bins constant.
 
+Parts with two local states are the exception: their next counts are one number, whose law is a
+convolution of d binomials. These laws are kept as a matrix if it is small, which takes less time.
+
 Rounding: all terms are products of probabilities, without subtraction. A part passes through at
 most q - 1 splits, q the largest number of successors of a row. Their probabilities are quotients
 of sums of at most q numbers, and binomial rows are made by the recursion of Pascal's triangle: the
@@ -46,6 +49,8 @@ Indices = NDArray[np.int64]
 Bins = tuple[int, ...]
 """Types are bins 0 .. d-1, local states d .. d+k-1."""
 
+_MOST_KEPT = 1 << 22
+"""Most entries of the matrix of laws of parts with two local states."""
 _MOST_ORDERS = 720
 """Most orders of the types that are compared."""
 _CACHED_PARTS = 160
@@ -230,7 +235,14 @@ def _cost(splits: Sequence[_Split], total: int) -> int:
 
 
 def _best_splits(rows: Sequence[Sequence[float]], total: int) -> list[_Split]:
-    """Return the steps of the cheapest order; of many types only some orders are compared."""
+    """Return the steps of the cheapest order."""
+    support = tuple(tuple(float(p > 0.0) for p in row) for row in rows)
+    return _splits(rows, _best_order(support, total))
+
+
+@lru_cache(maxsize=256)
+def _best_order(rows: tuple[tuple[float, ...], ...], total: int) -> tuple[int, ...]:
+    """Return the cheapest order of types; of many types only some orders are compared."""
     types = range(len(rows))
     orders: list[tuple[int, ...]]
     if len(rows) <= 6:
@@ -239,7 +251,7 @@ def _best_splits(rows: Sequence[Sequence[float]], total: int) -> list[_Split]:
         orders = [tuple(types), tuple(reversed(types))]
         by_width = sorted(types, key=lambda t: sum(p > 0.0 for p in rows[t]))
         orders += [tuple(by_width), tuple(reversed(by_width))]
-    return min((_splits(rows, order) for order in orders), key=lambda steps: _cost(steps, total))
+    return min(orders, key=lambda order: _cost(_splits(rows, order), total))
 
 
 class Chance:
@@ -249,10 +261,17 @@ class Chance:
         self.rows, self.total = rows, total
         self._splits = _best_splits(rows.tolist(), total)
         self._operations: list[_Operation] | None = None
+        self._laws: Floats | None = None
+
+    @property
+    def _by_laws(self) -> bool:
+        return self.rows.shape[1] == 2 and self.n_before * self.n_after <= _MOST_KEPT
 
     @property
     def seconds(self) -> float:
         """Predicted seconds for a function with one number per count vector."""
+        if self._by_laws:
+            return _SECONDS_PER_OPERATION * self.n_before * self.n_after + _SECONDS_PER_CALL
         operations = _cost(self._splits, self.total) + self.n_before + self.n_after
         layers = self.total * (1 + len(self.rows))
         return _SECONDS_PER_OPERATION * operations + _SECONDS_PER_CALL * layers
@@ -260,6 +279,8 @@ class Chance:
     @property
     def entries(self) -> int:
         """Predicted numbers in memory, for a function with one number per count vector."""
+        if self._by_laws:
+            return self.n_before * self.n_after
         steps = [split.entries(self.total) for split in self._splits if split.kind != "rename"]
         return sum(steps) + self.n_before + self.n_after
 
@@ -282,6 +303,12 @@ class Chance:
 
     def expectation(self, values: Floats) -> Floats:
         """Return E f for every count vector of types: [n_before, inner], from [n_after, inner]."""
+        if self._by_laws:
+            if self._laws is None:
+                self._laws = _laws(self.rows, self.total)
+            # Not BLAS: the last bits of its sums depend on its number of threads.
+            mean: Floats = np.einsum("yn,nr->yr", self._laws, values)
+            return mean
         if self._operations is None:
             self._operations = self._made()
         for operation in reversed(self._operations):
@@ -316,6 +343,18 @@ class Chance:
         if bins != states:
             operations.append(_Gather(self.total, bins, states))
         return operations
+
+
+def _laws(rows: Floats, total: int) -> Floats:
+    """Return the law of the next counts of parts with two local states: [types' counts, counts]."""
+    binomials = [binomial_rows(total, *(row / row.sum()).tolist()) for row in rows]
+    laws = np.empty((n_compositions(total, len(rows)), total + 1))
+    for place, counts in enumerate(compositions(total, len(rows))):
+        law = np.ones(1)
+        for of_type, n in zip(binomials, counts, strict=True):
+            law = np.convolve(law, of_type[n, : n + 1])
+        laws[place] = law
+    return laws
 
 
 @lru_cache(maxsize=64)

@@ -39,6 +39,7 @@ from fmdp.planning.exact.direct import average_solution_of_table, discounted_sol
 from fmdp.planning.exact.finite import refuse_stages, solve_finite
 from fmdp.planning.exact.operators import OptimalOperator, PolicyOperator
 from fmdp.planning.exact.planner import Exact
+from fmdp.planning.exact.recurrence import always_reached
 from fmdp.planning.exact.report import report
 from fmdp.planning.exact.solver import Phase, PhaseFunction, PolicySolution, State
 from fmdp.planning.plan import Plan, Planner, of_model
@@ -55,6 +56,7 @@ from fmdp.planning.settings import (
     tolerance_setting,
 )
 from fmdp.planning.status import Progress, Status, Tables
+from fmdp.planning.tabular.gains import optimal_gains
 from fmdp.planning.tabular.model import TabularModel, entries_within
 
 Vector = NDArray[np.float64]
@@ -63,6 +65,10 @@ BIAS_STATES = 1 << 20
 """Most joint states over which a plan reports the bias, and a policy with a horizon as tables."""
 _POLISHED_PAIRS = 1 << 22
 """Most (state, move, next state) triples of a quotient that is written out."""
+
+
+_EVALUATION_SWEEPS = 2000
+"""Most sweeps of the evaluation of a policy whose gain is not known from the plan."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ class Counts(Limited, TieBreaking, Planner):
             return _of_joint_states(plan, backup.quotient, model.structure)
         assert isinstance(plan.policy, TablePolicy)
         moves = plan.policy.actions
-        plan = _with_policy_gain(plan, backup, moves.astype(np.int64), limits)
+        plan = _with_policy_gain(plan, problem, moves.astype(np.int64))
         policy = CountPolicy(backup.quotient.count_moves, moves, model.structure.naming)
         return _of_joint_states(replace(plan, policy=policy), backup.quotient, model.structure)
 
@@ -284,10 +290,10 @@ def _problem(
 ) -> _CountProblem:
     average = discount == 1.0
     allowed: dict[Phase, PhaseFunction] = dict(solver.VALUE_ITERATION)
-    allowed[Phase.START] = solver.start
+    allowed[Phase.START] = _start
     allowed[Phase.PROVE_UNIQUE] = phases.prove_unique
     allowed[Phase.POLICY_ITERATION] = _policy_iteration
-    if average:
+    if average and backup.quotient.n_pairs <= phases.POLISHED_PAIRS:
         allowed[Phase.POLISH] = _polish
         allowed[Phase.EXTEND] = phases.extend
     return _CountProblem(
@@ -303,6 +309,13 @@ def _problem(
         ties=settings.tie_breaking,
         describe=True,
     )
+
+
+def _start(problem: _CountProblem, state: State) -> State:
+    """Turn acceleration on, and look for a joint state that every policy reaches."""
+    model = cast(CountBackup, problem.backup).quotient.parts.model
+    unique = state.unique or always_reached(model, problem.limits.deadline) is not None
+    return solver.start(problem, state._replace(unique=unique))
 
 
 def _policy_iteration(problem: _CountProblem, state: State) -> State:
@@ -345,9 +358,7 @@ def _polish(problem: _CountProblem, state: State) -> State:
 # ---- from the quotient to the model --------------------------------------------------------------
 
 
-def _with_policy_gain(
-    plan: Plan, backup: CountBackup, moves: NDArray[np.int64], limits: solver.Limits
-) -> Plan:
+def _with_policy_gain(plan: Plan, problem: _CountProblem, moves: NDArray[np.int64]) -> Plan:
     """Return the plan with the certified gain of its policy from the initial state.
 
     The lower bound of a converged plan is one of its policy. Under a discount, or if the plan was
@@ -356,18 +367,32 @@ def _with_policy_gain(
     if plan.status is Status.INTERRUPTED or plan.gain_lower is None:
         return plan
     if plan.status is Status.MULTICHAIN:
-        low, high = plan.stats["gain_from_initial_state_bounds"]
+        bounds = plan.stats["gain_from_initial_state_bounds"]
     elif plan.gain is not None and plan.status in (Status.CONVERGED, Status.PRECISION_LIMIT):
-        low, high = plan.gain_lower, plan.gain_upper
+        bounds = (plan.gain_lower, plan.gain_upper)
     else:
-        h = aligned(backup.n_states)
-        h[:] = 0.0
-        ended = iteration.solve(PolicyOperator(backup, moves), h, limits, accelerated=True)
-        if ended.status is not Status.CONVERGED:
-            return plan
-        low, high = max(ended.lower, plan.gain_lower), ended.upper
-    stats = {**plan.stats, "policy_gain_bounds": (low, high)}
-    return replace(plan, policy_gain=low, stats=stats)
+        bounds = _gain_of_policy(problem, moves)
+    if bounds is None:
+        return plan
+    stats = {**plan.stats, "policy_gain_bounds": bounds}
+    return replace(plan, policy_gain=bounds[0], stats=stats)
+
+
+def _gain_of_policy(problem: _CountProblem, moves: NDArray[np.int64]) -> tuple[float, float] | None:
+    """Return bounds on the gain of a policy from the initial state; None if they do not meet.
+
+    The chain of a small quotient is solved; that of a larger one is iterated.
+    """
+    limits = problem.limits
+    if problem.table is not None:
+        gains = optimal_gains(problem.table.chain(moves), limits.deadline)
+        (start,) = problem.tables.initial_state  # type: ignore[union-attr]
+        return None if gains is None else (float(gains.lower[start]), float(gains.upper[start]))
+    h = aligned(problem.backup.n_states)
+    h[:] = 0.0
+    few = replace(limits, max_sweeps=min(limits.max_sweeps, _EVALUATION_SWEEPS))
+    ended = iteration.solve(PolicyOperator(problem.backup, moves), h, few, accelerated=True)
+    return (ended.lower, ended.upper) if ended.status is Status.CONVERGED else None
 
 
 def _of_joint_states(plan: Plan, quotient: Quotient, structure: Structure) -> Plan:

@@ -50,7 +50,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-MOST_CONTEXTS = 1 << 16
+MOST_CONTEXTS = 1 << 14
 """Most joint values of the common variables and sums that the rows of one group depend on."""
 _BYTES_PER_PAIR = 24
 _SECONDS_PER_PAIR = 2e-8
@@ -434,11 +434,11 @@ class Quotient:
     def least_log_probability(self) -> float:
         """Logarithm of a lower bound on the positive probabilities of the quotient."""
         total = 0.0
-        for local, of_group in zip(self.locals, self._regimes, strict=True):
+        for local, of_group in zip(self.locals, self.regimes, strict=True):
             rows = [r for regime in of_group.regimes for r in (regime.base, regime.extra)]
             least = min(float(r[r > 0.0].min(initial=1.0)) for r in rows)
             total += local.n_parts * math.log(least)
-        positive = self._laws[self._laws > 0.0]
+        positive = self.laws[self.laws > 0.0]
         return total + math.log(float(positive.min(initial=1.0)))
 
     # ---- the backup ----
@@ -552,6 +552,37 @@ class Quotient:
             return picked[:, 0]
         mean: Floats = np.einsum("pc...,pc->p...", picked, self.laws[laws])
         return mean
+
+
+class PredictedCost(NamedTuple):
+    """What a plan on counts is predicted to take."""
+
+    states: int
+    memory: int
+    """In bytes."""
+    seconds: float
+    """Per sweep."""
+
+
+def predicted_cost(parts: Exchangeable) -> PredictedCost:
+    """Return the predicted cost of a quotient, without listing its pairs.
+
+    Chance steps are those of every regime of each group, with no part that is added by itself.
+    Raise TooLarge if the rows of a part depend on too much.
+    """
+    pairs = predicted_pair_bytes(parts)
+    common = count([parts.model.structure.all_sizes[v] for v in parts.common_states])
+    locals_ = [LocalSpace(parts, g) for g in range(len(parts.groups))]
+    states = common * math.prod(local.n_counts for local in locals_)
+    entries, seconds = 0.0, _SECONDS_PER_PAIR * pairs / _BYTES_PER_PAIR
+    for local in locals_:
+        inner = max(1.0, states / local.n_counts / 4)
+        for regime in _RegimesOfGroup(parts, local).regimes:
+            chance = Chance(regime.base, local.n_parts)
+            alternatives = 1 + len(regime.extra)
+            entries += chance.entries * alternatives * inner
+            seconds += chance.seconds * alternatives * inner
+    return PredictedCost(states, pairs + int(8 * entries), seconds)
 
 
 def predicted_pair_bytes(parts: Exchangeable) -> int:
