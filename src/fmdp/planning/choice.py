@@ -104,10 +104,10 @@ def plan(
     check_model(model, "plan")
     chosen, reason = planner_of(planner, "plan"), None
     refuse_targets(chosen, "plan")
+    bounds = limits_of(limits)
     if chosen is None:
-        chosen, reason = choose_planner_of(model, averages=bool(limits))
+        chosen, reason = choose_planner_of(model, averages=bool(bounds))
     with reporting(progress, f"planning {model.name}".rstrip(), "plan") as report:
-        bounds = limits_of(limits)
         if bounds:
             return plan_with_limits(model, bounds, chosen, report)
         result = planned(model, chosen, report)
