@@ -836,7 +836,7 @@ def test_why_the_exact_planner_was_not_chosen() -> None:
     assert reason.startswith("exact needs ")
     assert reason.endswith("; the memory limit is 1000 bytes")
     assert choose_planner(small.structure)[1] is None
-    found = fmdp.plan(fmdp.problem("jao:23"))
+    found = fmdp.plan(fmdp.problem("circle:23"))
     expected = "8,388,608 states; exact is the default up to 4,194,304"
     assert found.stats["planner_reason"] == expected
     assert "planner_reason" not in fmdp.plan(MODEL).stats
