@@ -16,7 +16,7 @@ computed by H backups, exactly up to rounding, which is bounded as in finite.py.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -29,6 +29,8 @@ from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.model import FactoredMDP
 from fmdp.model.independence import Part
 from fmdp.model.spaces import decode, encode
+from fmdp.planning.counts.backup import CountBackup
+from fmdp.planning.counts.policy_chain import NotOnCounts, chain_of, moves_in, quotient_for
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.exact.operators import policy_operator
@@ -36,6 +38,7 @@ from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.expanded import evaluated_model
 from fmdp.planning.joining import Whole, joint_status, parts_to_plan, sum_of_bounds
 from fmdp.planning.limits import DEFAULT_SWEEPS, tolerance_of
+from fmdp.planning.policies.counts import CountPolicy, TimedCountPolicy, joint_table
 from fmdp.planning.policies.mixed import MixedPolicy, Mixture, mixture_of
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.timed import TimedPolicy
@@ -214,6 +217,14 @@ def _evaluate(
 ) -> Evaluation:
     """Evaluate a policy. TimeUp or KeyboardInterrupt is raised if nothing is known yet."""
     state_sizes = model.structure.state_sizes
+    if isinstance(policy, CountPolicy | TimedCountPolicy):
+        sweeps = policy.horizon if isinstance(policy, TimedCountPolicy) else DEFAULT_SWEEPS
+        goal = tolerance_of(tolerance, model.structure)
+        limits = iteration.Limits(goal, max_iterations or sweeps, deadline)
+        try:
+            return _evaluate_counts(model, policy, limits, memory_limit, progress, started)
+        except NotOnCounts:  # a policy of the model nevertheless
+            policy = joint_table(policy, model.structure, TABULATED_STATES)
     if model.structure.derived:
         model, policy = evaluated_model(model, policy)
     structure = model.structure
@@ -249,6 +260,66 @@ def _evaluate(
         return replace(chain.classes, iterations=chain.classes.iterations + outcome.sweeps)
     if chain.bounds is not None:
         return chain.evaluation(chain.bounds, outcome.sweeps)
+    return _of_iteration(outcome, started, chain.n_classes)
+
+
+def _evaluate_counts(
+    model: FactoredMDP,
+    policy: CountPolicy | TimedCountPolicy,
+    limits: iteration.Limits,
+    memory_limit: int | None,
+    progress: Progress | None,
+    started: float,
+) -> Evaluation:
+    """Evaluate a policy on counts in the quotient of the model by its exchangeable parts."""
+    has_sizes_of(policy, model.structure)
+    if isinstance(policy, TimedCountPolicy):
+        return _evaluate_timed_counts(model, policy, limits, memory_limit, progress, started)
+    chain = chain_of(model, policy, memory_limit=memory_limit, deadline=limits.deadline)
+    initial = chain.quotient.space.state_of(model.initial_state)
+    table = chain.written_out()
+    gains = None if table is None else optimal_gains(table, limits.deadline)
+    if gains is not None:
+        start = (float(gains.lower[initial]), float(gains.upper[initial]))
+        return _of_bounds(
+            gains.lower, gains.upper, start, 0, Status.CONVERGED, limits.tolerance, started
+        )
+    chain.backup.deadline = limits.deadline
+    outcome = iteration.solve(
+        policy_operator(chain.backup, [(np.ones(0), chain.moves)]),
+        np.zeros(chain.n_states),
+        limits,
+        accelerated=True,
+        progress=progress,
+    )
+    return _of_iteration(outcome, started)
+
+
+def _evaluate_timed_counts(
+    model: FactoredMDP,
+    policy: TimedCountPolicy,
+    limits: iteration.Limits,
+    memory_limit: int | None,
+    progress: Progress | None,
+    started: float,
+) -> Evaluation:
+    stages: list[CountPolicy] = list(policy.stages)  # type: ignore[arg-type]
+    quotient = quotient_for(
+        model, stages[0].moves, memory_limit=memory_limit, deadline=limits.deadline
+    )
+    sizes = (quotient.n_states,), (len(quotient.moves),)
+    tables = [TablePolicy(*sizes, moves_in(quotient, stage)) for stage in stages]
+    on_counts = TimedPolicy([tables[k] for k in policy.stage_numbers], policy.discount)
+    initial = quotient.space.state_of(model.initial_state)
+    backup = CountBackup(quotient)
+    size = model.structure.reward_size
+    return _timed_evaluation(lambda: backup, on_counts, initial, size, limits, progress, started)
+
+
+def _of_iteration(
+    outcome: iteration.State, started: float, n_classes: int | None = None
+) -> Evaluation:
+    """Return the evaluation of an iteration that ended."""
     known = outcome.status is Status.CONVERGED
     return Evaluation(
         gain=0.5 * (outcome.lower + outcome.upper) if known else None,
@@ -258,7 +329,45 @@ def _evaluate(
         status=outcome.status,
         iterations=outcome.sweeps,
         seconds=time.perf_counter() - started,
-        n_classes=chain.n_classes,
+        n_classes=n_classes,
+    )
+
+
+def _of_bounds(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    start: tuple[float, float],
+    sweeps: int,
+    ended: Status,
+    tolerance: float,
+    started: float,
+) -> Evaluation:
+    """Return the evaluation with bounds on all gains, and on that from the initial state.
+
+    `ended` says whether the bounds are as close as they get, or what stopped the work.
+    """
+    lower, upper = float(low.min()), float(high.max())
+    if upper - lower <= tolerance:
+        status = Status.CONVERGED
+    elif ended is not Status.CONVERGED:
+        status = ended
+    elif low.max() > high.min():
+        status = Status.MULTICHAIN
+    else:
+        status = Status.PRECISION_LIMIT
+    differ = bool(low.max() > high.min())
+    if not differ:
+        start = (lower, upper)
+    known = start[1] - start[0] <= tolerance
+    return Evaluation(
+        gain=0.5 * (start[0] + start[1]) if known else None,
+        gain_lower=lower,
+        gain_upper=upper,
+        kind="exact",
+        status=status,
+        iterations=sweeps,
+        seconds=time.perf_counter() - started,
+        gain_bounds=start if differ and status is not Status.CONVERGED else None,
     )
 
 
@@ -338,11 +447,33 @@ def _evaluate_timed(
     progress: Progress | None,
     started: float,
 ) -> Evaluation:
-    structure, horizon = model.structure, policy.horizon
+    structure = model.structure
     has_sizes_of(policy, structure)
     if structure.constraints:
         for stage in policy.stages:
             structure.check_policy(stage.actions.astype(np.int64))
+    initial = encode(model.initial_state, structure.state_sizes)
+
+    def made() -> Backup:
+        return tabular_backup(model, memory_limit) or backup_for(
+            model, memory_limit=memory_limit, deadline=limits.deadline
+        )
+
+    size = structure.reward_size
+    return _timed_evaluation(made, policy, initial, size, limits, progress, started)
+
+
+def _timed_evaluation(
+    make_backup: Callable[[], Backup],
+    policy: TimedPolicy,
+    initial: int,
+    reward_size: float,
+    limits: iteration.Limits,
+    progress: Progress | None,
+    started: float,
+) -> Evaluation:
+    """Evaluate a policy with a horizon from a state, by one backup per step."""
+    horizon = policy.horizon
     done = 0
     error = 0.0
     status = Status.CONVERGED
@@ -350,11 +481,9 @@ def _evaluate_timed(
     value: NDArray[np.float64] | None = None
     backup: Backup | None = None
     try:
-        backup = tabular_backup(model, memory_limit) or backup_for(
-            model, memory_limit=memory_limit, deadline=limits.deadline
-        )
+        backup = make_backup()
         backup.deadline = limits.deadline
-        ahead = timed_values(backup, policy, structure.reward_size)
+        ahead = timed_values(backup, policy, reward_size)
         while done < horizon:
             if done >= limits.max_sweeps:
                 status = Status.ITERATION_LIMIT
@@ -374,7 +503,7 @@ def _evaluate_timed(
             backup.deadline = NEVER
     of_start = None
     if value is not None:
-        of_start = float(value[encode(model.initial_state, structure.state_sizes)])
+        of_start = float(value[initial])
         status = Status.CONVERGED if 2 * error <= limits.tolerance else Status.PRECISION_LIMIT
     return Evaluation(
         gain=None,
@@ -513,30 +642,4 @@ class _Chain:
         sweeps: int,
         ended: Status,
     ) -> Evaluation:
-        """Return the evaluation with bounds on all gains, and on that from the initial state.
-
-        `ended` says whether the bounds are as close as they get, or what stopped the work.
-        """
-        lower, upper = float(low.min()), float(high.max())
-        if upper - lower <= self.limits.tolerance:
-            status = Status.CONVERGED
-        elif ended is not Status.CONVERGED:
-            status = ended
-        elif low.max() > high.min():
-            status = Status.MULTICHAIN
-        else:
-            status = Status.PRECISION_LIMIT
-        differ = bool(low.max() > high.min())
-        if not differ:
-            start = (lower, upper)
-        known = start[1] - start[0] <= self.limits.tolerance
-        return Evaluation(
-            gain=0.5 * (start[0] + start[1]) if known else None,
-            gain_lower=lower,
-            gain_upper=upper,
-            kind="exact",
-            status=status,
-            iterations=sweeps,
-            seconds=time.perf_counter() - self.started,
-            gain_bounds=start if differ and status is not Status.CONVERGED else None,
-        )
+        return _of_bounds(low, high, start, sweeps, ended, self.limits.tolerance, self.started)

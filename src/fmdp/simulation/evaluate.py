@@ -25,8 +25,10 @@ from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.model.structure import outward_sums
+from fmdp.planning.counts.policy_chain import NotOnCounts, chain_of
 from fmdp.planning.evaluate import TABULATED_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
+from fmdp.planning.policies.counts import CountPolicy
 from fmdp.planning.policies.files import policy_of
 from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.playing import ActionTable, StepBatch, action_table
@@ -35,6 +37,7 @@ from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.status import Progress, Status
 from fmdp.simulation.copies import BatchedPolicy, Copies
+from fmdp.simulation.counts import CountEnvironment
 from fmdp.simulation.environment import Environment
 from fmdp.simulation.replications import counted, interval
 from fmdp.simulation.starts import (
@@ -155,7 +158,8 @@ def evaluate(
     with reporting(progress, what, "evaluate") as report:
         if isinstance(checked, TimedPolicy):
             return evaluate_exactly(model, checked, **limits, progress=report)
-        if model.structure.n_states <= TABULATED_STATES:
+        on_counts = isinstance(checked, CountPolicy)
+        if on_counts or model.structure.n_states <= TABULATED_STATES:
             with suppress(TooLarge):
                 return evaluate_exactly(model, checked, **limits, progress=report)
         return evaluate_by_simulation(
@@ -202,12 +206,7 @@ def evaluate_by_simulation(
     if isinstance(policy, MixedPolicy):
         policy = _Drawing(policy.under(model.structure), generator)
     batches, batch_steps = batches_of(steps // RUNS)
-    runs: _Alone | _Together
-    actions = None if drawn else action_table(policy, model.structure)
-    if actions is None and isinstance(policy, BatchedPolicy) and not drawn:
-        runs = _Together(model, policy, seed, starts, batches * batch_steps)
-    else:
-        runs = _Alone(model, policy, seed, starts, actions)
+    runs = _runs(model, policy, drawn, seed, starts, batches * batch_steps, deadline)
     try:
         means = _batch_means(runs, batches, batch_steps, deadline, progress)
     except TimeUp:
@@ -356,8 +355,48 @@ class _Together:
         return totals
 
 
+class _OnCounts:
+    """The runs of a policy on counts, one after the other, as count processes."""
+
+    def __init__(self, environment: CountEnvironment, starts: Sequence[tuple[int, ...]]) -> None:
+        self._environment = environment
+        self._starts = starts
+
+    @property
+    def steps(self) -> int:
+        return self._environment.steps
+
+    def groups(self) -> Iterator[slice]:
+        for run, start in enumerate(self._starts):
+            self._environment.move_to(start)
+            yield slice(run, run + 1)
+
+    def walk(self, steps: int) -> list[float]:
+        return [self._environment.play(steps)]
+
+
+def _runs(
+    model: FactoredMDP,
+    policy: Policy,
+    drawn: bool,
+    seed: int,
+    starts: Sequence[tuple[int, ...]],
+    length: int,
+    deadline: Deadline,
+) -> _Alone | _Together | _OnCounts:
+    """Return the fastest runs of a policy; `drawn` says that it draws its actions."""
+    if isinstance(policy, CountPolicy):
+        with suppress(NotOnCounts, TooLarge):
+            chain = chain_of(model, policy, deadline=deadline)
+            return _OnCounts(CountEnvironment(chain, 0, seed), starts)
+    actions = None if drawn else action_table(policy, model.structure)
+    if actions is None and isinstance(policy, BatchedPolicy) and not drawn:
+        return _Together(model, policy, seed, starts, length)
+    return _Alone(model, policy, seed, starts, actions)
+
+
 def _batch_means(
-    runs: _Alone | _Together,
+    runs: _Alone | _Together | _OnCounts,
     batches: int,
     batch_steps: int,
     deadline: Deadline,

@@ -20,7 +20,7 @@ from fmdp.planning.tabular.model import TabularModel
 
 Vector = NDArray[np.float64]
 
-_LEAST_LOG = -600.0
+LEAST_LOG = -600.0
 """Logarithm of a probability that is far from the smallest number."""
 
 
@@ -114,7 +114,7 @@ class CountBackup(TabularBackup):
         n_states, n_moves = self.n_states, len(self.quotient.moves)
         if n_states * n_moves * n_states > entries:
             return None
-        if self.quotient.least_log_probability < _LEAST_LOG:
+        if self.quotient.least_log_probability < LEAST_LOG:
             return None  # a positive probability may be rounded to 0, and the support be wrong
         quotient = self.quotient
         expectations = self._expectations(np.eye(n_states))

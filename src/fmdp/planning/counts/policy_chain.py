@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.rounding import rounding_allowance
+from fmdp.errors import InvalidParameter
+from fmdp.model import FactoredMDP
+from fmdp.model.exchangeable.finding import exchangeable_parts
+from fmdp.model.spaces import shown
+from fmdp.planning.counts.backup import LEAST_LOG, CountBackup
 from fmdp.planning.counts.quotient import Move, PairValues, Quotient
+from fmdp.planning.policies.counts import CountMoves, CountPolicy
 from fmdp.planning.tabular.evaluation import REFINEMENTS, chain_resolvent
 from fmdp.planning.tabular.model import TabularModel
 
@@ -35,6 +41,69 @@ _PATIENCE = 16
 not before some thousand."""
 _DAMPING = 0.9
 """Step of the iteration; below 1, so that periodic chains converge."""
+
+
+class NotOnCounts(InvalidParameter):
+    """The parts of a policy on counts are not exchangeable in a model."""
+
+
+def chain_of(
+    model: FactoredMDP,
+    policy: CountPolicy,
+    *,
+    memory_limit: int | None = None,
+    deadline: Deadline = NEVER,
+) -> PolicyChain:
+    """Return the chain of a policy on counts in a model.
+
+    Raise NotOnCounts if its parts are not exchangeable there, InvalidParameter if an action is none
+    of the model, and TooLarge if the counts do not fit into the memory limit.
+    """
+    quotient = quotient_for(model, policy.moves, memory_limit=memory_limit, deadline=deadline)
+    return PolicyChain(quotient, moves_in(quotient, policy))
+
+
+def quotient_for(
+    model: FactoredMDP,
+    moves: CountMoves,
+    *,
+    memory_limit: int | None = None,
+    deadline: Deadline = NEVER,
+) -> Quotient:
+    """Return the quotient of a model by the parts of a policy; raise as `chain_of` does."""
+    groups = [(group.states, group.actions) for group in moves.groups]
+    parts, _ = exchangeable_parts(model)
+    if parts is None or [(group.states, group.actions) for group in parts.groups] != groups:
+        names = model.structure.state_names
+        declared = [[names[v] for part in states for v in part] for states, _ in groups]
+        try:
+            parts, _ = exchangeable_parts(model, declared)
+        except InvalidParameter as error:
+            raise NotOnCounts(str(error)) from None
+        if parts is None or [(group.states, group.actions) for group in parts.groups] != groups:
+            raise NotOnCounts("the parts of the policy on counts are not those of the model")
+    return Quotient(parts, memory_limit=memory_limit, deadline=deadline)
+
+
+def moves_in(quotient: Quotient, policy: CountPolicy) -> Indices:
+    """Return the move of the quotient in every count vector; raise InvalidParameter if a move of
+    the policy is none of the model."""
+    ours, given = quotient.count_moves, policy.moves
+    numbers = {_content(ours, number): number for number in range(len(ours.common))}
+    found = [numbers.get(_content(given, number), -1) for number in range(len(given.common))]
+    moves: Indices = np.array(found, dtype=np.int64)[policy.actions]
+    if (moves < 0).any():
+        state = quotient.space.example(int((moves < 0).argmax()))
+        raise InvalidParameter(
+            f"the action of the policy on counts in state {shown(state)} is none of the model"
+        )
+    return moves
+
+
+def _content(moves: CountMoves, number: int) -> tuple[Any, ...]:
+    """Return what a move is, independently of its number."""
+    rows = moves.allotments[moves.allotments[:, 0] == number, 1:]
+    return tuple(moves.common[number].tolist()), frozenset(map(tuple, rows.tolist()))
 
 
 class Means(NamedTuple):
@@ -78,9 +147,12 @@ class PolicyChain:
         """P written out, [S, S]."""
         return self.expected(np.eye(self.n_states))
 
-    def written_out(self) -> TabularModel:
-        """Return the chain as a model with one action."""
+    def written_out(self) -> TabularModel | None:
+        """Return the chain as a model with one action; None if it is too large, or if a positive
+        probability may be rounded to 0."""
         n = self.n_states
+        if n > DIRECT_STATES or self.quotient.least_log_probability < LEAST_LOG:
+            return None
         probabilities = self.matrix[:, None, :]
         rewards = self.pairs.rewards[:, None]
         return TabularModel(
@@ -91,6 +163,11 @@ class PolicyChain:
             self.quotient.roundings,
             np.full(rewards.shape, self.quotient.structure.reward_size),
         )
+
+    @cached_property
+    def backup(self) -> CountBackup:
+        """The backup of the quotient."""
+        return CountBackup(self.quotient)
 
     def bounds(self, functions: Floats, h: Floats) -> Means:
         """Return bounds on the long-run means of functions [S, F] that any h [S, F] proves."""

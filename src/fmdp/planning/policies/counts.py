@@ -16,7 +16,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import InvalidParameter
+from fmdp._base.memory import describe_count
+from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import Structure
 from fmdp.model.count_space import CountSpace
 from fmdp.model.naming import ByName, ByNumber, Naming, Value
@@ -370,6 +371,24 @@ def as_table(policy: CountPolicy, structure: Structure) -> TablePolicy:
     for start, states in joint_states(structure.state_sizes):
         actions[start : start + len(states)] = policy.joint_actions(states) @ steps
     return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
+
+
+def joint_table(
+    policy: CountPolicy | TimedCountPolicy, structure: Structure, most_states: int
+) -> TablePolicy | TimedPolicy:
+    """Return the policy as tables over all joint states; raise TooLarge if there are too many."""
+    stages: Sequence[Any] = (policy,) if isinstance(policy, CountPolicy) else policy.stages
+    if structure.n_states > most_states:
+        raise TooLarge(
+            f"a table over {describe_count(structure.n_states)} joint states is too large; at most "
+            f"{describe_count(most_states)} are listed",
+            structure.n_states,
+            most_states,
+        )
+    tables = [as_table(stage, structure) for stage in stages]
+    if isinstance(policy, CountPolicy):
+        return tables[0]
+    return TimedPolicy([tables[k] for k in policy.stage_numbers], policy.discount)
 
 
 def joint_states(sizes: Sequence[int]) -> Iterator[tuple[int, Indices]]:
