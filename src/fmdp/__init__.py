@@ -84,7 +84,7 @@ _HOME = {
     "Status": "fmdp.planning.status",
     "Structure": "fmdp.model",
     "Sum": "fmdp.model",
-    "Summary": "fmdp.planning.occupancy.summary",
+    "Summary": "fmdp.planning.occupancy.records",
     "TSDE": "fmdp.learning.tsde",
     "TablePolicy": "fmdp.planning.policies.policy",
     "TimedPolicy": "fmdp.planning.policies.timed",
@@ -223,7 +223,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.coupled import Coupled as Coupled
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation
-    from fmdp.planning.occupancy.summary import Summary as Summary
+    from fmdp.planning.occupancy.records import Summary as Summary
     from fmdp.planning.plan import Plan as Plan
     from fmdp.planning.plan import Planner as Planner
     from fmdp.planning.plan import Prepared as Prepared

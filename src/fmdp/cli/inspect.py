@@ -29,7 +29,7 @@ from fmdp.errors import FileProblem, InvalidParameter
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fmdp.planning.occupancy.summary import Summary, Visited
+    from fmdp.planning.occupancy.records import Summary, Visited
 
 PAGE = "inspect.html"
 """The file that `--out` writes."""

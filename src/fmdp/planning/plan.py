@@ -40,7 +40,7 @@ from fmdp.planning.registry import PLANNERS
 from fmdp.planning.status import Progress, Status, Tables
 
 if TYPE_CHECKING:
-    from fmdp.planning.occupancy.summary import Summary
+    from fmdp.planning.occupancy.records import Summary
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,7 +17,7 @@ from typing import Any
 from fmdp import __version__
 from fmdp._base.memory import describe_count
 from fmdp._base.numerals import known_number, short_number, upper_text
-from fmdp.planning.occupancy.summary import Summary
+from fmdp.planning.occupancy.records import Summary
 from fmdp.reports.network import Network, network
 from fmdp.reports.page import style_hash
 from fmdp.reports.style import COLOURS

@@ -18,17 +18,13 @@ from fmdp.model import FactoredMDP
 from fmdp.model.expansion import shared_draws, with_derived_values
 from fmdp.model.factored import check_model
 from fmdp.model.spaces import strides
+from fmdp.planning.counts.policy_chain import NotOnCounts
 from fmdp.planning.evaluate import TABULATED_STATES
 from fmdp.planning.occupancy.events import Holds, checked_events
 from fmdp.planning.occupancy.law import NotCertified
-from fmdp.planning.occupancy.summary import (
-    MOST_VISITED,
-    Event,
-    Summary,
-    Visited,
-    refuse_without_law,
-    summarise,
-)
+from fmdp.planning.occupancy.records import Event, Summary, Visited
+from fmdp.planning.occupancy.summary import MOST_VISITED, refuse_without_law, summarise
+from fmdp.planning.policies.counts import CountPolicy, as_table
 from fmdp.planning.policies.files import policy_of
 from fmdp.planning.policies.mixed import MixedPolicy
 from fmdp.planning.policies.playing import StepBatch, action_table
@@ -110,8 +106,13 @@ def inspect(
     checked = policy_of(policy, model.structure, "inspect")
     refuse_without_law(checked)  # it may come from a file
     holds = checked_events(model.structure, events)
+    # Events of single parts are not known from counts; small models are listed, others simulated.
+    on_counts = isinstance(checked, CountPolicy) and not holds
+    small = model.structure.n_states <= TABULATED_STATES and not shared_draws(model.structure)
+    if small and isinstance(checked, CountPolicy):
+        checked, on_counts = as_table(checked, model.structure), False
     with reporting(progress, f"inspecting {model.name or 'the model'}", "inspect") as report:
-        if model.structure.n_states <= TABULATED_STATES and not shared_draws(model.structure):
+        if small or on_counts:
             try:
                 return summarise(
                     model,
@@ -120,7 +121,7 @@ def inspect(
                     most_visited=most_visited,
                     memory_limit=memory_limit,
                 )
-            except (TooLarge, NotCertified):
+            except (TooLarge, NotCertified, NotOnCounts):
                 if isinstance(checked, MixedPolicy):
                     raise
         if isinstance(checked, MixedPolicy):

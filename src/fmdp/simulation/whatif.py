@@ -18,7 +18,7 @@ from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import plan as plan_for
-from fmdp.planning.occupancy.summary import Summary
+from fmdp.planning.occupancy.records import Summary
 from fmdp.planning.plan import Plan, Planner
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.status import Progress, Status
