@@ -143,12 +143,16 @@ def _completed(state: str, model: FactoredMDP) -> str | dict[str, str]:
 def _explain(model: FactoredMDP, policy: Any, state: tuple[int, ...], step: int) -> Explanation:
     from fmdp.planning.evaluate import POLICY_GAIN_STATES
     from fmdp.planning.explain.explain import explain_greedy, explain_policy, explain_timed
+    from fmdp.planning.policies.counts import CountPolicy
     from fmdp.planning.policies.policy import TablePolicy
     from fmdp.planning.policies.timed import TimedPolicy
 
     if isinstance(policy, TimedPolicy):
         return explain_timed(model, policy, state, step)
-    if isinstance(policy, TablePolicy) or model.structure.n_states <= POLICY_GAIN_STATES:
+    if (
+        isinstance(policy, TablePolicy | CountPolicy)
+        or model.structure.n_states <= POLICY_GAIN_STATES
+    ):
         return explain_policy(model, policy, state)
     return explain_greedy(model, policy, state)
 

@@ -19,8 +19,9 @@ from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
+from fmdp.model.compositions import composition_rank
 from fmdp.model.exchangeable.finding import exchangeable_parts
-from fmdp.model.spaces import shown
+from fmdp.model.spaces import shown, strides
 from fmdp.planning.counts.backup import LEAST_LOG, CountBackup
 from fmdp.planning.counts.quotient import Move, PairValues, Quotient
 from fmdp.planning.policies.counts import CountMoves, CountPolicy
@@ -39,6 +40,8 @@ _CHECKED = 8
 _PATIENCE = 16
 """The iteration ends if the bounds have not halved since a sixteenth of all sweeps so far, and
 not before some thousand."""
+_TYPICAL_STEPS = 100
+"""Steps along the mean counts to a typical state."""
 _DAMPING = 0.9
 """Step of the iteration; below 1, so that periodic chains converge."""
 
@@ -172,13 +175,23 @@ class PolicyChain:
     def bounds(self, functions: Floats, h: Floats) -> Means:
         """Return bounds on the long-run means of functions [S, F] that any h [S, F] proves."""
         residual = functions + self.expected(h) - h
-        size = np.abs(h).max(axis=0) + np.abs(functions).max(axis=0)
-        slack = rounding_allowance(1.0, self.quotient.roundings) * size
+        slack = self._slack(functions, h)
         least, most = functions.min(axis=0), functions.max(axis=0)
         return Means(
             np.maximum(residual.min(axis=0) - slack, least),
             np.minimum(residual.max(axis=0) + slack, most),
         )
+
+    def _slack(self, functions: Floats, h: Floats) -> Floats:
+        """Return how far rounding can move the residuals of functions: [F]."""
+        size = np.abs(h).max(axis=0) + np.abs(functions).max(axis=0)
+        slack: Floats = rounding_allowance(1.0, self.quotient.roundings) * size
+        return slack
+
+    def _done(self, means: Means, functions: Floats, h: Floats, tolerance: float) -> bool:
+        """Return whether bounds are within the tolerance, or as close as rounding allows."""
+        goal = np.maximum(tolerance, 4.0 * self._slack(functions, h))
+        return bool((means.upper - means.lower <= goal).all())
 
     def means(self, functions: Floats, tolerance: float, deadline: Deadline = NEVER) -> Means:
         """Return bounds on the long-run means of functions of the state and the policy's move.
@@ -186,12 +199,39 @@ class PolicyChain:
         They meet up to the tolerance, unless the means depend on the initial state or too many
         sweeps are needed. TimeUp is raised after the deadline.
         """
+        return self.solved(functions, tolerance, deadline)[1]
+
+    def solved(
+        self, functions: Floats, tolerance: float, deadline: Deadline = NEVER
+    ) -> tuple[Floats, Means]:
+        """Return the biases h of functions [S, F], and the bounds on their means; see `means`."""
         h = self._direct(functions) if self.n_states <= DIRECT_STATES else None
         if h is not None:
             means = self.bounds(functions, h)
-            if means.widest <= tolerance:
-                return means
+            if self._done(means, functions, h, tolerance):
+                return h, means
         return self._iterated(functions, tolerance, deadline)
+
+    def typical_state(self, start: int) -> int:
+        """Return a state that is visited often, as a rule: where rounded mean counts lead to."""
+        space = self.quotient.space
+        columns = [*space.counts, np.eye(space.shape[-1])[space.places(len(space.groups))]]
+        means = self.expected(np.concatenate(columns, axis=1).astype(np.float64))
+        ends = np.cumsum([0, *(column.shape[1] for column in columns)])
+        steps = strides(space.shape)
+        state = start
+        for _ in range(_TYPICAL_STEPS):
+            number = 0
+            for g, step in enumerate(steps):
+                mean = means[state, ends[g] : ends[g + 1]]
+                if g == len(space.groups):
+                    number += int(mean.argmax()) * step
+                else:
+                    rounded = np.diff(np.round(np.cumsum(mean)), prepend=0.0).astype(np.int64)
+                    rank = composition_rank([np.array(x) for x in rounded], space.n_parts[g])
+                    number += int(rank) * step
+            state = number
+        return state
 
     def _direct(self, functions: Floats) -> Floats | None:
         """Return h with functions + P h - h nearly constant; None if the chain has no such h."""
@@ -213,7 +253,9 @@ class PolicyChain:
             h += step
         return h
 
-    def _iterated(self, functions: Floats, tolerance: float, deadline: Deadline) -> Means:
+    def _iterated(
+        self, functions: Floats, tolerance: float, deadline: Deadline
+    ) -> tuple[Floats, Means]:
         h = np.zeros_like(functions)
         best = Means(functions.min(axis=0), functions.max(axis=0))
         halved, width = 0, np.inf
@@ -226,8 +268,8 @@ class PolicyChain:
                 )
                 if best.widest <= 0.5 * width:
                     halved, width = sweep, best.widest
-                if best.widest <= tolerance or sweep > _PATIENCE * (halved + 64):
+                if self._done(best, functions, h, tolerance) or sweep > _PATIENCE * (halved + 64):
                     break
             change = functions + self.expected(h) - h
             h += _DAMPING * (change - 0.5 * (change.min(axis=0) + change.max(axis=0)))
-        return best
+        return h, best

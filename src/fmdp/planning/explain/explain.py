@@ -23,6 +23,7 @@ if needed, is a policy evaluation by elimination, or a few direct solutions up t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -38,10 +39,12 @@ from fmdp.model import FactoredMDP
 from fmdp.model.expansion import expand
 from fmdp.model.naming import Assignment
 from fmdp.model.spaces import decode, encode, shown
+from fmdp.planning.counts.policy_chain import NotOnCounts
 from fmdp.planning.evaluate import timed_values
 from fmdp.planning.exact.interval_sets import refuse_without_intervals, tables_of
 from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.explain.explanation import ActionValue, Explanation
+from fmdp.planning.explain.on_counts import explain_on_counts
 from fmdp.planning.explain.one_state import (
     ActionSum,
     count_successors,
@@ -51,6 +54,7 @@ from fmdp.planning.explain.one_state import (
     values_of_table,
 )
 from fmdp.planning.explain.policy_bias import PolicyBias, policy_bias, several_classes
+from fmdp.planning.policies.counts import CountPolicy, TimedCountPolicy
 from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.tabular.model import relative_rounding
@@ -97,10 +101,17 @@ def explain_plan(
         raise InvalidParameter(
             "this plan does not know its model; give it, as in plan.explain(state, model=model)"
         )
-    model = expand(model)
     policy = plan.policy
     if policy is None:
         raise InvalidParameter(f"this plan has no policy to explain: {plan.status.message}")
+    if isinstance(policy, CountPolicy | TimedCountPolicy) and plan.bias is None:
+        refuse_step(step)
+        if getattr(plan.settings, "criterion", "average") != "average":
+            raise InvalidParameter(
+                "a plan on counts for this criterion has no values of joint states to explain by"
+            )
+        return explain_policy(model, policy, state)
+    model = expand(model)
     checked = model.structure.check_state(state)
     if isinstance(policy, TimedPolicy):
         return explain_timed(model, policy, checked, step)
@@ -128,6 +139,9 @@ def explain_policy(model: FactoredMDP, policy: Policy, state: Assignment) -> Exp
     after an action there, or rounding leaves the values unknown; TooLarge if the policy cannot be
     evaluated exactly.
     """
+    if isinstance(policy, CountPolicy):
+        with suppress(NotOnCounts):
+            return explain_on_counts(model, policy, state)
     return explain_states(model, policy, [state])[0]
 
 
@@ -207,6 +221,8 @@ def explain_timed(
     model: FactoredMDP, policy: TimedPolicy, state: Assignment, step: int = 0
 ) -> Explanation:
     """Return the values of the actions at a step of a horizon, following the policy afterwards."""
+    if isinstance(policy, TimedCountPolicy):
+        raise InvalidParameter("no values are computed for a policy on counts with a horizon")
     model = expand(model)
     checked = model.structure.check_state(state)
     has_sizes_of(policy, model.structure)
