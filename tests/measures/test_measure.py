@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings
 
+import fmdp
 from fmdp.measures import factored_spans, measure, span
 from fmdp.model import FactoredMDP
 from fmdp.problems import problem
@@ -63,3 +64,17 @@ def test_progress_names_each_part() -> None:
     measure(problem("circle:4"), progress=lambda done, total, text: texts.append(text))
     words = {text.split(":")[0] for text in texts}
     assert {"planning", "diameter"} <= words
+
+
+def test_many_exchangeable_parts_have_a_gain_and_spans() -> None:
+    """The other measures are out of reach; small models of the family have the same kind of
+    spans, one for the hub and one for all leaves."""
+    measures = measure(problem("star:40,dynamics=guestrin"))
+    plan = fmdp.plan(problem("star:40,dynamics=guestrin"), "counts")
+    assert measures.status == "converged"
+    assert measures.gain == plan.gain
+    assert measures.span == plan.span
+    assert measures.factored_spans is not None
+    assert len(set(measures.factored_spans)) == 2
+    assert measures.diameter_bounds is measures.mixing_time is measures.largest_span is None
+    assert measures.m == 40

@@ -5,11 +5,14 @@ zero converges to: the exact solution of the optimality equation if it is unique
 small, else the bias of the plan. The largest spans are over all optimal policies, as the paper
 defines them; the mixing time is that of the plan's policy; the diameter depends on the model alone.
 A number that is out of reach is None.
+
+Where parts are exchangeable and there are too many joint states, gain and spans are those of the
+plan on counts, and all other measures are out of reach.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +21,15 @@ import numpy as np
 from fmdp._base.parameters import quoted
 from fmdp._base.progress import PartsReport, line_of_parts, reporting, showing
 from fmdp.errors import InvalidParameter, TooLarge
-from fmdp.measures.diameter_search import diameter
+from fmdp.measures.diameter_search import Diameter, diameter
 from fmdp.measures.largest_span import LargestSpans, largest_spans
 from fmdp.measures.mixing import mixing_time
-from fmdp.model import FactoredMDP
+from fmdp.model import FactoredMDP, Structure
+from fmdp.model.exchangeable.finding import exchangeable_parts
 from fmdp.model.expansion import expand
 from fmdp.model.factored import check_model
 from fmdp.planning.choice import EXACT_STATES
+from fmdp.planning.counts.planner import Counts
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
@@ -131,7 +136,6 @@ def measure(
         If the planner is not an fmdp.Exact for the average reward and the nominal model.
     """
     check_model(model, "measure")
-    model = expand(model)
     if planner is not None and not isinstance(planner, Exact):
         raise InvalidParameter(
             f"the planner of measure must be an fmdp.Exact, whose bias the spans are of; "
@@ -155,6 +159,11 @@ def measure(
 
 
 def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Measures:
+    if planner is None and _beyond_exact(model.structure):
+        plan = _plan_on_counts(model, progress)
+        if plan is not None:
+            return _record(model.structure, plan)
+    model = expand(model)
     structure = model.structure
     plan = _plan(model, planner, progress)
     mixing: float | None = None
@@ -163,6 +172,17 @@ def _measured(model: FactoredMDP, planner: Exact | None, progress: PartsReport |
         mixing = mixing_time(model, actions, progress=progress)
     distance = diameter(model, progress=progress) if structure.n_states <= EXACT_STATES else None
     largest = largest_spans(model, progress=progress)
+    return _record(structure, plan, mixing, distance, largest)
+
+
+def _record(
+    structure: Structure,
+    plan: Plan | None,
+    mixing: float | None = None,
+    distance: Diameter | None = None,
+    largest: LargestSpans | None = None,
+) -> Measures:
+    """Return the measures; what is None is out of reach."""
     spans = None if plan is None else _spans(plan, largest)
     bounds = None
     if plan is not None and plan.gain_lower is not None and plan.gain_upper is not None:
@@ -202,20 +222,40 @@ def _spans(plan: Plan, largest: LargestSpans | None) -> tuple[float, ...] | None
     return plan.span, *plan.factored_spans
 
 
-def _plan(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Plan | None:
-    """Return the exact plan, or None if the model is too large."""
-    structure = model.structure
-    if structure.n_states > EXACT_STATES or structure.n_actions > EXACT_STATES:
-        return None
-    unit = structure.reward_range_total or structure.reward_unit
-    chosen = planner or Exact(tolerance=PRECISION * unit)
+def _beyond_exact(structure: Structure) -> bool:
+    """Return whether there are too many states or actions for the measures of joint states."""
+    return structure.n_states > EXACT_STATES or structure.n_actions > EXACT_STATES
 
+
+def _report_to(progress: PartsReport | None) -> Callable[[Mapping[str, Any]], None]:
     def report(status: Mapping[str, Any]) -> None:
         if progress is not None:
             progress(0, 1, f"planning: {status['sweeps']} sweeps, gap {status['gap']:.2g}")
 
+    return report
+
+
+def _plan_on_counts(model: FactoredMDP, progress: PartsReport | None) -> Plan | None:
+    """Return the plan on counts of exchangeable parts, None without any or if it is too large."""
+    if exchangeable_parts(model)[0] is None:
+        return None
     try:
-        plan = chosen.plan(model, progress=report)
+        plan = Counts().plan(model, progress=_report_to(progress))
+    except TooLarge:
+        return None
+    plan.status.raise_if_interrupted()
+    return plan
+
+
+def _plan(model: FactoredMDP, planner: Exact | None, progress: PartsReport | None) -> Plan | None:
+    """Return the exact plan, or None if the model is too large."""
+    structure = model.structure
+    if _beyond_exact(structure):
+        return None
+    unit = structure.reward_range_total or structure.reward_unit
+    chosen = planner or Exact(tolerance=PRECISION * unit)
+    try:
+        plan = chosen.plan(model, progress=_report_to(progress))
     except TooLarge:
         return None
     plan.status.raise_if_interrupted()
