@@ -90,3 +90,13 @@ def test_a_table_over_all_parts_must_be_symmetric() -> None:
         InvalidParameter, match=r"reward penalty changes from .* when wear_1 and wear_2"
     ):
         exchangeable_parts(other, [("wear_0", "wear_1", "wear_2")])
+
+
+def test_declared_parts_of_several_variables_have_their_own_actions() -> None:
+    """The action of a machine acts on its status and its load, and on no other machine."""
+    model = problem("machines:2,topology=none")
+    parts, _ = exchangeable_parts(model, [["status_0", "load_0", "status_1", "load_1"]])
+    assert parts is not None
+    (group,) = parts.groups
+    assert [sorted(part) for part in group.states] == [[0, 1], [2, 3]]
+    assert group.actions == ((4,), (5,))

@@ -15,7 +15,7 @@ at most the sum of the largest differences of their factors.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
+from fmdp.model.exchangeable.parts import Group, NotExchangeable
+from fmdp.model.exchangeable.search import Search
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.naming import quote
 from fmdp.model.structure import Structure
@@ -65,6 +67,42 @@ class Averaged:
         low = math.fsum(least for least, _ in self.reward_differences)
         high = math.fsum(most for _, most in self.reward_differences)
         return (low - chance) * _OUTWARDS, (high + chance) * _OUTWARDS
+
+
+def almost_exchangeable(
+    model: FactoredMDP, declared: Sequence[Sequence[str]] | None = None
+) -> list[PartsOf]:
+    """Return the groups of parts whose scopes match, whatever their tables; see `Search`.
+
+    `declared` are groups of names of state variables, one per part. Raise InvalidParameter if there
+    is no such group.
+    """
+    s = model.structure
+    blank = FactoredMDP.trusted(
+        s,
+        [np.full_like(table, 1.0 / table.shape[1]) for table in model.transitions],
+        [np.zeros_like(table) for table in model.rewards],
+    )
+    try:
+        search = Search(blank)
+        groups = search.candidates() if declared is None else search.declared(declared)
+    except NotExchangeable as error:
+        raise InvalidParameter(f"no parts can be averaged: {error}") from None
+    if not groups:
+        raise InvalidParameter("no parts can be averaged: no two parts have matching scopes")
+    inside = {v for group in groups for p in range(group.n_parts) for v in group.variables(p)}
+    shared = [v for v in range(s.m, len(s.sizes)) if v not in inside]
+    return [_with_selector(model, group, shared) for group in groups]
+
+
+def _with_selector(model: FactoredMDP, group: Group, shared: Sequence[int]) -> PartsOf:
+    """Return the parts with the shared action that addresses them, if there is one."""
+    variables = tuple(group.variables(part) for part in range(group.n_parts))
+    for action in shared:
+        values = addressing_values(model, variables, action)
+        if values is not None:
+            return PartsOf(variables, action, values)
+    return PartsOf(variables)
 
 
 def averaged(model: FactoredMDP, groups: Sequence[PartsOf]) -> Averaged:
@@ -230,22 +268,20 @@ def addressing_values(
 ) -> tuple[int, ...] | None:
     """Return the value of a shared action that addresses each part, None if it addresses none.
 
-    A value addresses the only part in which no other value has the same rows.
+    It is the value whose rows are farthest from those that are usual in the part, if this is
+    another one for every part.
     """
     s = model.structure
-    unique: list[set[int]] = []
+    values = []
     for part in variables:
-        marks = [b""] * s.sizes[selector]
+        distances = np.zeros(s.sizes[selector])
         for i in part:
             scope = s.transition_scopes[i] if i < s.m else ()
             if selector in scope:
                 table = model.transitions[i].reshape([*s.scope_sizes(scope), -1])
-                rows = np.moveaxis(table, scope.index(selector), 0)
-                marks = [mark + row.tobytes() for mark, row in zip(marks, rows, strict=True)]
-        times = Counter(marks)
-        unique.append({value for value, mark in enumerate(marks) if times[mark] == 1})
-    owners = Counter(value for values in unique for value in values)
-    single = [[value for value in sorted(values) if owners[value] == 1] for values in unique]
-    if any(len(values) != 1 for values in single):
-        return None
-    return tuple(values[0] for values in single)
+                rows = np.moveaxis(table, scope.index(selector), 0).reshape(len(distances), -1)
+                distances += np.abs(rows - np.median(rows, axis=0)).sum(axis=1)
+        if not distances.any():
+            return None
+        values.append(int(distances.argmax()))
+    return tuple(values) if len(set(values)) == len(values) else None

@@ -129,10 +129,14 @@ class Search:
                 raise InvalidParameter(f"no state variable is called {quote(name)}{near}")
         listed = [[numbers[name] for name in group] for group in names]
         among = {v for group in listed for v in group}
-        common = set(range(s.m)) - among
-        users = Counter(v for i in among for v in set(s.transition_scopes[i]) if s.m <= v < self.n)
-        common |= {v for v in range(s.m, self.n) if users[v] != 1}
-        parts = self._parts(common)
+        others = set(range(s.m)) - among
+        # An action variable belongs to a part if it acts on no other one.
+        users = Counter(
+            v
+            for part in self._parts(others | set(range(s.m, self.n)))
+            for v in {v for i in part for v in s.transition_scopes[i]}
+        )
+        parts = self._parts(others | {v for v in range(s.m, self.n) if users[v] != 1})
         groups = []
         for group in listed:
             mine = [part for part in parts if set(part) & set(group)]

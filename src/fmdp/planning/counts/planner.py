@@ -31,6 +31,7 @@ from fmdp.model.exchangeable.finding import exchangeable_parts
 from fmdp.model.exchangeable.parts import Exchangeable
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
+from fmdp.planning.counts.averaged import plan_averaged
 from fmdp.planning.counts.backup import CountBackup
 from fmdp.planning.counts.quotient import Quotient
 from fmdp.planning.counts.spans import factored_spans_on_counts, over_joint_states
@@ -127,10 +128,21 @@ class Counts(Limited, TieBreaking, Planner):
         kind=NamesOfParts,
     )
 
+    average: bool = setting(
+        False,
+        "plan for the mean of the tables of parts that differ; the bounds include the error",
+        unkeyed=(False,),
+    )
+
     targets = "nested"
     threads = None
 
     def check(self) -> None:
+        if self.average and self.criterion != "average":
+            raise InvalidParameter(
+                f"the 'average' parameter of {self.owner()} needs criterion=average, for which the "
+                f"error of averaging is certified; got criterion={self.criterion}"
+            )
         if self.criterion == "discounted" and self.discount is None:
             object.__setattr__(self, "discount", DISCOUNT)
         if self.criterion == "finite" and self.horizon is None:
@@ -145,6 +157,10 @@ class Counts(Limited, TieBreaking, Planner):
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         check_model(model, "plan")
+        if self.average:
+            planner = replace(self, average=False, groups=None)
+            plan = plan_averaged(planner, model, self.groups, progress)
+            return replace(plan, settings=self)
         parts, reasons = exchangeable_parts(model, self.groups)
         if parts is None:
             return self._plan_by_states(model, reasons, progress)
@@ -402,7 +418,7 @@ def _of_joint_states(plan: Plan, quotient: Quotient, structure: Structure) -> Pl
     space = quotient.space
     known = plan.factored_spans is not None
     spans = factored_spans_on_counts(plan.bias, space) if known else None
-    objective, stats = plan.objective, dict(plan.stats)
+    objective, stats = plan.objective, {**plan.stats, "bias_on_counts": plan.bias}
     if objective is not None and "horizon" not in stats:  # the mean over joint states
         low, high = stats["objective_bounds"]
         value = float(plan.bias @ space.weights)
