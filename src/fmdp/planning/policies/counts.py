@@ -249,10 +249,10 @@ class CountPolicy(StoredPolicy, Policy):
             One position or name of a value per state variable; or a mapping or a text by name.
         """
         checked = self.naming.states.check(state, "state")
-        action = self.joint_actions(np.array([checked], dtype=np.int64))[0]
+        action = self.actions_of(np.array([checked], dtype=np.int64))[0]
         return self.naming.answer(tuple(action.tolist()), state)
 
-    def joint_actions(self, states: Indices) -> Indices:
+    def actions_of(self, states: Indices) -> Indices:
         """Return the actions in many states: [T, action variables], from [T, state variables].
 
         Positions, not checked.
@@ -369,7 +369,7 @@ def as_table(policy: CountPolicy, structure: Structure) -> TablePolicy:
     actions = np.empty(structure.n_states, dtype=np.int64)
     steps = np.array(strides(structure.action_sizes), dtype=np.int64)
     for start, states in joint_states(structure.state_sizes):
-        actions[start : start + len(states)] = policy.joint_actions(states) @ steps
+        actions[start : start + len(states)] = policy.actions_of(states) @ steps
     return TablePolicy(structure.state_sizes, structure.action_sizes, actions, structure.naming)
 
 
