@@ -73,13 +73,14 @@ class Evidence:
         self._counted = 0
         self._scores: tuple[Floats, Floats] = (np.zeros((0, 0)), np.zeros((0, 0)))
         self._scored = -1
-        self._made: tuple[int, object, Any] | None = None
+        self._made: dict[str, tuple[object, int, Any]] = {}
 
-    def once(self, key: object, make: Callable[[], Kind]) -> Kind:
-        """Return what `make` returns, remembered under `key` until there are new steps."""
-        if self._made is None or self._made[:2] != (self.steps, key):
-            self._made = (self.steps, key, make())
-        value: Kind = self._made[2]
+    def once(self, name: str, learner: object, make: Callable[[], Kind], steps: int = 0) -> Kind:
+        """Return what `make` returns, remembered until `learner` or `steps` differs."""
+        known = self._made.get(name)
+        if known is None or known[:2] != (learner, steps):
+            known = self._made[name] = (learner, steps, make())
+        value: Kind = known[2]
         return value
 
     @property

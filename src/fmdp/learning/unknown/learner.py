@@ -52,6 +52,18 @@ class Hints(NamedTuple):
     """[m]: variables that are no parents of it."""
 
 
+class Candidates(NamedTuple):
+    """Candidate scopes of one state variable."""
+
+    places: NDArray[np.int64]
+    """[candidates]: places among the counted sets; empty if the scope is given."""
+    scopes: tuple[Scope, ...]
+    log_prior: NDArray[np.float64]
+    """[candidates]"""
+    given: bool
+    """Whether the scope is given."""
+
+
 class ScopeLearner(PlanningLearner):
     """A planning learner that may have to learn the scopes."""
 
@@ -181,23 +193,35 @@ class ScopeLearner(PlanningLearner):
 
     def scope_posteriors(self, seen: ScopeStatistics) -> list[ScopePosterior]:
         """Return the posterior over the candidates of every state variable, given `seen`."""
-        evidence, hints = seen.evidence, self.hints(seen.structure)
-        scores, _ = evidence.scores()
+        scores, _ = seen.evidence.scores()
         posteriors = []
-        for i in range(seen.structure.m):
-            if i in hints.given:
-                posteriors.append(ScopePosterior((hints.given[i],), np.ones(1)))
+        for i, candidates in enumerate(self.candidates(seen)):
+            if candidates.given:
+                posteriors.append(ScopePosterior(candidates.scopes, np.ones(1)))
                 continue
-            places = self.candidates(seen, i, hints)
-            scopes = tuple(evidence.sets[z] for z in places)
-            logs = scores[places, i] + log_prior(scopes)
+            logs = scores[candidates.places, i] + candidates.log_prior
             weights = exp(logs - logs.max())
-            posteriors.append(ScopePosterior(scopes, weights / weights.sum()))
+            posteriors.append(ScopePosterior(candidates.scopes, weights / weights.sum()))
         return posteriors
 
-    def candidates(self, seen: ScopeStatistics, i: int, hints: Hints) -> NDArray[np.int64]:
-        """Return the places, among the counted sets of `seen`, of the candidates of state variable
-        `i` that `hints` allows."""
+    def candidates(self, seen: ScopeStatistics) -> list[Candidates]:
+        """Return the candidate scopes of every state variable under the counts `seen`."""
+        return seen.evidence.once("candidates", self, lambda: self._candidates(seen))
+
+    def _candidates(self, seen: ScopeStatistics) -> list[Candidates]:
+        hints = self.hints(seen.structure)
+        found = []
+        for i in range(seen.structure.m):
+            places = np.zeros(0, dtype=np.int64)
+            scopes: tuple[Scope, ...] = (hints.given.get(i, ()),)
+            if i not in hints.given:
+                places = self._places(seen, i, hints)
+                scopes = tuple(seen.evidence.sets[z] for z in places.tolist())
+            found.append(Candidates(places, scopes, log_prior(scopes), i in hints.given))
+        return found
+
+    def _places(self, seen: ScopeStatistics, i: int, hints: Hints) -> NDArray[np.int64]:
+        """Return the places, among the counted sets, of the candidates of variable `i`."""
         s = seen.structure
         m, required, forbidden = s.m, hints.required[i], hints.forbidden[i]
         free = sum(v not in forbidden for v in range(m, len(s.sizes)))
@@ -282,8 +306,8 @@ class FullSizeScopes(ScopeLearner):
 
     scopes = UNKNOWN
 
-    def candidates(self, seen: ScopeStatistics, i: int, hints: Hints) -> NDArray[np.int64]:
-        places = super().candidates(seen, i, hints)
+    def _places(self, seen: ScopeStatistics, i: int, hints: Hints) -> NDArray[np.int64]:
+        places = super()._places(seen, i, hints)
         m = seen.structure.m
         sizes = np.array([sum(v < m for v in seen.evidence.sets[z]) for z in places])
         largest: NDArray[np.int64] = places[sizes == sizes.max()]

@@ -86,12 +86,8 @@ class SLFUCRL(FullSizeScopes, DBNUCRL):
         return min(counted, structure.m)
 
     def choose_scopes(self, agent: Agent) -> list[Scope]:
-        seen, hints = evidence_of(agent), self.hints(agent.statistics.structure)
-        consistent = self.consistent_scopes(agent)
-        return [
-            hints.given[i] if i in hints.given else self._planned(seen, consistent[i])
-            for i in range(seen.structure.m)
-        ]
+        seen = evidence_of(agent)
+        return [self._planned(seen, consistent) for consistent in self.consistent_scopes(agent)]
 
     def consistent_scopes(self, agent: Agent) -> list[list[Scope]]:
         """Return the scopes of every state variable that the steps of `agent` do not refute.
@@ -99,19 +95,19 @@ class SLFUCRL(FullSizeScopes, DBNUCRL):
         The most likely ones come first. If all are refuted, the most likely one is kept.
         """
         seen = evidence_of(agent)
-        return seen.evidence.once(self, lambda: self._consistent(seen))
+        evidence = seen.evidence
+        return evidence.once("consistent", self, lambda: self._consistent(seen), evidence.steps)
 
     def _consistent(self, seen: ScopeStatistics) -> list[list[Scope]]:
-        evidence, hints = seen.evidence, self.hints(seen.structure)
+        evidence, m = seen.evidence, seen.structure.m
         scores, fits = evidence.scores()
-        m = seen.structure.m
         by_intervals: dict[int, NDArray[np.bool_]] = {}
         consistent = []
-        for i in range(m):
-            if i in hints.given:
-                consistent.append([hints.given[i]])
+        for i, candidates in enumerate(self.candidates(seen)):
+            if candidates.given:
+                consistent.append(list(candidates.scopes))
                 continue
-            places = self.candidates(seen, i, hints)
+            places = candidates.places
             order = places[np.argsort(-fits[places, i], kind="stable")]
             if self.test == "likelihood":
                 mixed = scores[order, i], fits[order, i]
@@ -191,6 +187,6 @@ def _covering(ends: Floats, scope: Scope, planned: Scope, s: Structure, extreme:
     left_out = tuple(axis for axis, v in enumerate(scope) if v not in planned)
     kept = extreme(shaped, axis=left_out) if left_out else shaped  # type: ignore[operator]
     inside = [v for v in scope if v in planned]
-    sizes = [s.sizes[v] if v in inside else 1 for v in planned]
+    sizes = [s.all_sizes[v] if v in inside else 1 for v in planned]
     covering: Floats = kept.reshape(*sizes, ends.shape[1])
     return covering
