@@ -170,7 +170,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
                 at = [one["found"] for one in runs if one["found"] is not None]
                 steps.append(median(at) if 2 * len(at) > len(runs) else np.nan)
                 times.append(median([one["seconds"] for one in runs]))
-        label = f"at most {parents} parents"
+        label = f"at most {parents} parent{'s' if parents > 1 else ''}"
         if parents > 1:  # with one parent the true scopes are no candidates
             found.plot(x, steps, f"C{2 + parents}", marker="o", label=label)
         seconds.plot(x, times, f"C{2 + parents}", marker="o", label=label)
@@ -181,7 +181,10 @@ def draw(results: dict[str, Any], path: Path) -> None:
     ):
         axes.set_title(title, fontsize="medium")
         axes.set_xlabel("machines in the circle")
-        axes.set_ylim(bottom=0)
+        if axes is regret:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
         axes.legend(fontsize="small")
     figure.savefig(path, dpi=110)
 

@@ -287,3 +287,37 @@ def test_edges_over_time_end_with_those_of_the_agent() -> None:
             assert edges[-1, i, v] == pytest.approx(found[child].get(parent, 0.0))
     with pytest.raises(InvalidParameter, match="scopes are unknown"):
         fmdp.edge_probabilities(fmdp.PSRL().start(CIRCLE, 0))
+
+
+def test_a_failed_decision_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scopes change before the plan fails; statistics and planner must fit each other."""
+    agent: Any = fmdp.PSRL(scopes="unknown").start(CIRCLE, 0)
+    state = CIRCLE.initial_state
+    for _ in range(30):
+        action = agent.act(state)
+        agent.observe(state, action, [0.5] * 4, [(s + 1) % 2 for s in state])
+        agent.end_decision()
+    before, counts = agent.statistics, agent.statistics.visits.copy()
+    with monkeypatch.context() as failing:
+        failing.setattr(type(agent), "plan", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            agent.decide()
+    assert agent.statistics is before
+    assert np.array_equal(agent.statistics.visits, counts)
+    assert len(agent.act(state)) == 1
+
+
+def test_derived_variables_do_not_disturb() -> None:
+    """Scopes are learned among states and actions; a given scope may name a derived variable."""
+    machines = ["a", "b", "c"]
+    model = fmdp.FactoredMDP.from_functions(
+        states=dict.fromkeys(machines, 2),
+        actions={"act": 3},
+        derived={"up": fmdp.Count(machines, 1)},
+        parents={name: [name, "up", "act"] for name in machines},
+        transition=lambda name, values: [0.8 - 0.2 * values["up"], 0.2 + 0.2 * values["up"]],
+        reward={"share": (["up"], lambda values: values["up"] / 3)},
+        reward_ranges={"share": (0.0, 1.0)},
+    )
+    for learner in ("default,scopes=unknown,parents=3", "slf-ucrl,given=a"):
+        check_learner(LEARNERS.read(learner), model, steps=80, seed=1, save_after=40)
