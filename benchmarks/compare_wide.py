@@ -1,13 +1,14 @@
-"""The wide comparison of docs/compare.md: every learner on problems of every family.
+"""The comparisons of docs/compare.md: every learner on the problems of a suite.
 
     python -m benchmarks.compare_wide [--workers N]              run, store the numbers, write
+    python -m benchmarks.compare_wide --suite theory             the same for another suite
     python -m benchmarks.compare_wide --seeds 2 --steps 400      a first look
     python -m benchmarks.compare_wide --write                    again from the stored numbers
 
 It is `fmdp compare --suite wide --out build/compare-wide` (`--store`): what is killed goes on where
 it was, and learners that came since are the only ones to be run. The numbers go into
-docs/figures/compare-wide.json; the figure, and what stands between `<!-- compare: NAME -->` and
-`<!-- compare ends: NAME -->` in the page, are made from them alone (tests/test_compare_wide.py
+docs/figures/compare-wide.json; the figure, and the text between `<!-- compare: wide NAME -->` and
+`<!-- compare ends: wide NAME -->` in the page, are made from them alone (tests/test_compare_wide.py
 compares). Times are processor times of the machine that ran it, each run on one thread. Cost of all
 with eleven learners, estimated from one seed: 35 minutes of processor time, more than half of it
 TSDE and UCRL3 on the two problems of 128 states.
@@ -44,19 +45,29 @@ from fmdp.reports.wording import (
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "compare.md"
-FILE = ROOT / "docs" / "figures" / "compare-wide.json"
-FIGURE = FILE.with_suffix(".png")
-STORE = ROOT / "build" / "compare-wide"
+FIGURES = ROOT / "docs" / "figures"
+SUITES = ("wide", "theory")
 
 Numbers = Mapping[str, Any]
+
+
+def file_of(suite: str) -> Path:
+    """Return the file with the numbers of a suite."""
+    return FIGURES / f"compare-{suite}.json"
+
+
+def stored(suite: str) -> dict[str, Any]:
+    """Return the stored numbers of a suite."""
+    numbers: dict[str, Any] = json.loads(file_of(suite).read_text(encoding="utf-8"))
+    return {"suite": suite, **numbers}
 
 
 # ---- what is run --------------------------------------------------------------------------------
 
 
-def run(store: Path, seeds: int, steps: int, workers: int | None) -> dict[str, Any]:
+def run(suite: str, store: Path, seeds: int, steps: int, workers: int | None) -> dict[str, Any]:
     """The numbers of the comparison; what the store has is not run again."""
-    spec = comparison_of(suite="wide", seeds=seeds, steps=steps)
+    spec = comparison_of(suite=suite, seeds=seeds, steps=steps)
     last = ""
 
     def report(news: Any) -> None:
@@ -70,8 +81,8 @@ def run(store: Path, seeds: int, steps: int, workers: int | None) -> dict[str, A
     for failed, error in summary.errors.items():
         print(f"failed: {failed}: {error.strip().splitlines()[-1]}", file=sys.stderr)
     with Store.open(store) as opened:
-        (stored,) = [one for one in opened.specs() if one.hash == spec.hash]
-        found = gather(opened, [stored])
+        (kept,) = [one for one in opened.specs() if one.hash == spec.hash]
+        found = gather(opened, [kept])
         machines = sorted({run.machine for cell in found.cells for run in cell.runs})
     analysis = analyse(found)
     return {
@@ -80,13 +91,13 @@ def run(store: Path, seeds: int, steps: int, workers: int | None) -> dict[str, A
         "steps": steps,
         "problems": [one.id for one in spec.problems],
         "machines": machines,
-        "failed": len(found.failed),
+        "failed": len(found.grouped.failed),
         "sentences": sentences(found, analysis),
         "findings": {
             name: analysis.verdict_on_first(own)
             for (name, _), own in by_problem(found.standings).items()
         },
-        "left_out": [asdict(one) for one in found.left_out],
+        "left_out": [asdict(one) for one in found.grouped.left_out],
         "standings": [
             {key: rounded(value) for key, value in asdict(one).items()} for one in found.standings
         ],
@@ -111,7 +122,7 @@ def left_out_in(numbers: Numbers) -> list[LeftOut]:
 
 def _picture(numbers: Numbers) -> str:
     words = "Median gap regret of every learner on every problem, by that of the best"
-    place = "figures/compare-wide.png"
+    place = f"figures/compare-{numbers['suite']}.png"
     return (
         f"[![{words}]({place})]({place})\n\n{standings_caption(standings_in(numbers), MOST_RATIO)}"
     )
@@ -176,7 +187,8 @@ BLOCKS: dict[str, Callable[[Numbers], str]] = {
 
 def filled(text: str, numbers: Numbers) -> str:
     """The page with the blocks of these numbers."""
-    for name, made in BLOCKS.items():
+    for block, made in BLOCKS.items():
+        name = f"{numbers['suite']} {block}"
         head, end = f"<!-- compare: {name} -->", f"<!-- compare ends: {name} -->"
         many = text.count(head)
         if many != 1 or text.count(end) != 1:
@@ -188,25 +200,28 @@ def filled(text: str, numbers: Numbers) -> str:
 
 def write(numbers: Numbers) -> None:
     drawn = figure(standings_in(numbers), left_out_in(numbers))
-    FIGURE.write_bytes(drawn.files["png"])
+    picture = file_of(numbers["suite"]).with_suffix(".png")
+    picture.write_bytes(drawn.files["png"])
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), numbers), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)} and {FIGURE.relative_to(ROOT)}")
+    print(f"wrote {PAGE.relative_to(ROOT)} and {picture.relative_to(ROOT)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--suite", choices=SUITES, default="wide")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--workers", type=int, default=None)
-    parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--store", type=Path, help="by default build/compare-SUITE")
     parser.add_argument("--write", action="store_true", help="the page again from what is stored")
     given = parser.parse_args()
     if given.write:
-        write(json.loads(FILE.read_text(encoding="utf-8")))
+        write(stored(given.suite))
         return
-    numbers = run(given.store, given.seeds, given.steps, given.workers)
-    FILE.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    write(numbers)
+    store = given.store or ROOT / "build" / f"compare-{given.suite}"
+    numbers = run(given.suite, store, given.seeds, given.steps, given.workers)
+    file_of(given.suite).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    write({"suite": given.suite, **numbers})
 
 
 if __name__ == "__main__":
