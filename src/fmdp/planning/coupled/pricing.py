@@ -44,8 +44,9 @@ _RESTARTS = (1e-7, 1e-13)
 first keeps equations of multichain policies solvable to some nine digits; the second is too small
 to move a bound that rounding does not move."""
 _MOST_IMPROVEMENTS = 200
-_SAME = 1e-12
-"""Improvements below this, relative to the size of the bias, are rounding."""
+_SAME = 1e-11
+"""Actions whose values differ by less than this, relative to the size of the bias, are tied: the
+first is taken, so that rounding does not decide."""
 _LARGEST_PRICE = 1e7
 """Largest price of a unit, in ranges of the rewards of a part."""
 _MOST_ROUNDS = 400
@@ -140,10 +141,11 @@ def solve_block(
         means[left], biases[left] = evaluate(block, actions[left], left, restart, law)
         bias = biases[left] @ weights
         values = action_values(block, prices, (1.0 - restart) * bias, left)
-        best = values.argmax(axis=2)
         now = np.take_along_axis(values, actions[left][..., None], axis=2)[..., 0]
         size = np.abs(bias).max(axis=1) + np.abs(now).max(axis=1)
-        better = values.max(axis=2) > now + _SAME * size[:, None]
+        most = values.max(axis=2)
+        best = (values >= (most - _SAME * size[:, None])[..., None]).argmax(axis=2)
+        better = most > now + 2.0 * _SAME * size[:, None]
         actions[left] = np.where(better, best, actions[left])
         left = left[better.any(axis=1)]
         if not len(left):

@@ -16,8 +16,9 @@ Floats = NDArray[np.float64]
 
 _GOLDEN = 0.6180339887498949
 """Multiples of the golden ratio, without their whole parts, spread evenly over [0, 1)."""
-_WORTHLESS = 1e-12
-"""Advantages below this, relative to the largest value of a type, are rounding."""
+_SAME = 1e-10
+"""Advantages are rounded to multiples of this, relative to the largest value of a type, so that
+rounding errors do not rank equal actions."""
 
 
 def priority_policy(types: Types, dual: Dual, criterion: Criterion) -> FleetPolicy:
@@ -101,9 +102,10 @@ def _advantages(block: Block, bias: Floats, criterion: Criterion) -> Floats:
     values = action_values(block, free, (1.0 - criterion.residual_restart()) * bias, everyone)
     base = np.take_along_axis(values, block.cheapest[..., None], axis=2)
     advantages = values - base
-    noise = _WORTHLESS * (np.abs(bias).max(axis=1) + np.abs(base[..., 0]).max(axis=1))
-    advantages[np.abs(advantages) <= noise[:, None, None]] = 0.0
-    return advantages
+    size = np.abs(bias).max(axis=1) + np.abs(base[..., 0]).max(axis=1)
+    unit = np.where(size > 0.0, _SAME * size, 1.0)[:, None, None]
+    rounded: Floats = np.round(advantages / unit) * unit
+    return rounded
 
 
 def _frontier(block: Block, advantages: Floats, prices: Floats) -> tuple[IndexArray, Floats]:
@@ -126,8 +128,9 @@ def _frontier(block: Block, advantages: Floats, prices: Floats) -> tuple[IndexAr
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(more > 0.0, gain / more, np.inf)
         ratio = np.where((gain > 0.0) & (more >= 0.0), ratio, -np.inf)
-        # Among equal ratios the largest gain comes first.
-        best = np.lexsort((gain, ratio), axis=1)[:, -1]
+        # Among equal ratios the largest gain comes first, and of those the first action.
+        largest = ratio == ratio.max(axis=1, keepdims=True)
+        best = np.where(largest, gain, -np.inf).argmax(axis=1)
         scores[:, step] = ratio[rows, best]
         actions[:, step] = best
         now = np.where(scores[:, step] > -np.inf, best, now)
