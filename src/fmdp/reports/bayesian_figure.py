@@ -89,16 +89,21 @@ def _about_bound(bound: RegretBound, steps: int) -> str:
     value, most = bound.at(steps), bound.reward_range * steps
     about = (
         f"Theorem 1 of Xu & Tewari (2020) with its constants bounds {bound.label} by "
-        f"{value:,.3g} (diameter {bound.diameter:.3g}, the largest of {bound.draws} draws)"
+        f"{_rounded(value)} (diameter {bound.diameter:.3g}, the largest of {bound.draws} draws)"
     )
     if value < most:
         return f"{about}."
     useful = bound.first_useful
-    since = "at no number of steps below 1e18" if useful == np.inf else f"from {useful:.1e} steps"
+    since = "at no number of steps below 1e18" if useful == np.inf else f"from {_rounded(useful)} steps"
     return (
-        f"{about}, which is more than the {most:,.3g} that can be lost at all: the bound says "
+        f"{about}, which is more than the {_rounded(most)} that can be lost at all: the bound says "
         f"something {since} on."
     )
+
+
+def _rounded(value: float) -> str:
+    """Return a large number with two digits that are not zero."""
+    return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def figure(data: Dataset, bounds: Mapping[str, RegretBound]) -> Drawing:
