@@ -94,10 +94,12 @@ def _about_bound(bound: RegretBound, steps: int) -> str:
     if value < most:
         return f"{about}."
     useful = bound.first_useful
-    since = "at no number of steps below 1e18" if useful == np.inf else f"from {_rounded(useful)} steps"
+    since = "nothing below 1e18 steps"
+    if useful < np.inf:
+        since = f"something only from {_rounded(useful)} steps on"
     return (
         f"{about}, which is more than the {_rounded(most)} that can be lost at all: the bound says "
-        f"something {since} on."
+        f"{since}."
     )
 
 

@@ -13,7 +13,7 @@ from fmdp.model.spaces import encode
 from fmdp.planning.occupancy import law as law_module
 from fmdp.planning.occupancy.adjoint import Adjoint
 from fmdp.planning.occupancy.law import Law, NotCertified, long_run_law
-from fmdp.planning.occupancy.tables import WeightedActions
+from fmdp.planning.policies.mixed import Mixture, one_table
 from fmdp.planning.tabular.model import policy_matrix
 from fmdp.testing.strategies import models, policies
 
@@ -35,7 +35,7 @@ def averaged(matrix: Floats, start: int) -> Floats:
     return np.asarray(power[start])
 
 
-def chain(rows: list[list[float]], initial: int = 0) -> tuple[fmdp.FactoredMDP, WeightedActions]:
+def chain(rows: list[list[float]], initial: int = 0) -> tuple[fmdp.FactoredMDP, Mixture]:
     model = fmdp.FactoredMDP.from_factors(
         [len(rows)],
         [1],
@@ -43,7 +43,7 @@ def chain(rows: list[list[float]], initial: int = 0) -> tuple[fmdp.FactoredMDP, 
         [([0], np.zeros(len(rows)))],
         initial_state=(initial,),
     )
-    return model, WeightedActions((np.zeros(len(rows), dtype=np.int64),))
+    return model, one_table(np.zeros(len(rows), dtype=np.int64))
 
 
 @settings(max_examples=60)
@@ -51,7 +51,7 @@ def chain(rows: list[list[float]], initial: int = 0) -> tuple[fmdp.FactoredMDP, 
 def test_random_models(data: st.DataObject) -> None:
     model = data.draw(models())
     actions = data.draw(policies(model.structure))
-    law = long_run_law(model, WeightedActions((actions,)))
+    law = long_run_law(model, one_table(actions))
     start = encode(model.initial_state, model.structure.state_sizes)
     matrix = policy_matrix(model, actions)
     shares = spread(law, len(matrix))
@@ -71,7 +71,7 @@ def test_the_adjoint_is_the_transposed_backup(data: st.DataObject) -> None:
     first, second = (data.draw(policies(s)) for _ in range(2))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     weights, mu = rng.random(s.n_states), rng.random(s.n_states)
-    tables = WeightedActions((first, second), (weights, 1.0 - weights))
+    tables = [(weights, first), (1.0 - weights, second)]
     mixed = weights[:, None] * policy_matrix(model, first)
     mixed += (1.0 - weights)[:, None] * policy_matrix(model, second)
     adjoint = Adjoint(model, tables)
@@ -106,7 +106,7 @@ def test_iteration_agrees_with_elimination(problem: str, monkeypatch: pytest.Mon
     model = fmdp.problem(problem)
     policy = fmdp.plan(model).policy
     assert isinstance(policy, fmdp.TablePolicy)
-    tables = WeightedActions((policy.actions.astype(np.int64),))
+    tables = one_table(policy.actions.astype(np.int64))
     direct = long_run_law(model, tables)
     monkeypatch.setattr(law_module, "DIRECT_STATES", 1)
     iterated = long_run_law(model, tables)

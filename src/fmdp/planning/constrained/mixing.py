@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from fmdp.errors import TooLarge
 from fmdp.planning.constrained.lagrangian import SLACK, Column, Search
 from fmdp.planning.occupancy.law import NotCertified, long_run_law
-from fmdp.planning.occupancy.tables import WeightedActions
-from fmdp.planning.policies.mixed import MixedPolicy, Mixture, mixed_policy, mixture_of
+from fmdp.planning.policies.mixed import MixedPolicy, Mixture, mixed_policy, mixture_of, one_table
 from fmdp.planning.policies.policy import TablePolicy
 from fmdp.planning.tabular.model import Successors
 
@@ -89,7 +88,7 @@ def _switch(search: Search, outside: Column, inside: Column) -> None:
     low, high = 0, len(differ)
     while high - low > 1:
         middle = (low + high) // 2
-        policy = mixed_policy(s, [(np.ones(s.n_states), switched(middle))])
+        policy = mixed_policy(s, one_table(switched(middle)))
         column = search.evaluated(policy)
         if search.satisfied(column):
             high, inside = middle, column
@@ -239,7 +238,7 @@ def _mix_by_laws(search: Search) -> None:
         for weight, column in zip(result.x, columns, strict=True):
             if weight > 0.0:
                 actions = _table(column)
-                law = long_run_law(model, WeightedActions((actions,)), deadline=search.deadline)
+                law = long_run_law(model, one_table(actions), deadline=search.deadline)
                 visits = np.full(model.structure.n_states, 1e-290)
                 visits[law.states] += np.clip(law.shares, 0.0, None)
                 mixture.append((weight * visits, actions))

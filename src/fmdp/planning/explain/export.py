@@ -37,8 +37,7 @@ from fmdp.planning.explain.tree_growth import MOST_STATES, grow
 from fmdp.planning.explain.tree_kernels import LEAF
 from fmdp.planning.explain.trees import PolicyTree, Tree
 from fmdp.planning.occupancy.law import NotCertified, long_run_law
-from fmdp.planning.occupancy.tables import WeightedActions
-from fmdp.planning.policies.mixed import MixedPolicy
+from fmdp.planning.policies.mixed import MixedPolicy, one_table
 from fmdp.planning.policies.policy import TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
@@ -465,7 +464,7 @@ def _visits(policy: TablePolicy, model: FactoredMDP) -> NDArray[np.float64] | No
     if len(policy.actions) > POLICY_GAIN_STATES or shared_draws(model.structure):
         return None
     has_sizes_of(policy, model.structure)
-    tables = WeightedActions((policy.actions.astype(np.int64),))
+    tables = one_table(policy.actions.astype(np.int64))
     try:
         law = long_run_law(expand(model), tables)
     except (NotCertified, TooLarge):

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fmdp._base.memory import available_memory, describe_bytes
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP
-from fmdp.planning.occupancy.tables import WeightedActions
+from fmdp.planning.policies.mixed import Mixture
 from fmdp.planning.tabular.linear_systems import one_thread
 
 Floats = NDArray[np.float64]
@@ -90,14 +90,14 @@ class Adjoint:
     """
 
     def __init__(
-        self, model: FactoredMDP, tables: WeightedActions, memory_limit: int | None = None
+        self, model: FactoredMDP, tables: Mixture, memory_limit: int | None = None
     ) -> None:
         self.structure = s = model.structure
-        self.roundings = 2 * (sum(s.state_sizes) + 2 * s.m + len(tables.actions) + 4)
+        self.roundings = 2 * (sum(s.state_sizes) + 2 * s.m + len(tables) + 4)
         self._peak = s.n_states
-        used, ranks = np.unique(np.stack(tables.actions), return_inverse=True)
-        self._ranks: list[Indices] = list(ranks.reshape(len(tables.actions), -1))
-        self._weights = tables.weights
+        used, ranks = np.unique(np.stack([actions for _, actions in tables]), return_inverse=True)
+        self._ranks: list[Indices] = list(ranks.reshape(len(tables), -1))
+        self._weights = [weights for weights, _ in tables]
         self._sizes = (*s.state_sizes, *s.state_sizes)
         self._needs = [frozenset(v for v in scope if v < s.m) for scope in s.transition_scopes]
         self._laws = [_laws(model, i, used) for i in range(s.m)]
@@ -137,7 +137,7 @@ class Adjoint:
         total = np.zeros_like(mu)
         for ranks, weights in zip(self._ranks, self._weights, strict=True):
             taken = (ranks >= node.first) & (ranks < node.last)
-            total += np.where(taken, mu if weights is None else weights * mu, 0.0)
+            total += np.where(taken, weights * mu, 0.0)
         return total
 
     # ---- the order of the factors ----------------------------------------------------------------

@@ -35,7 +35,7 @@ from fmdp.model.spaces import encode
 from fmdp.planning.exact import iteration
 from fmdp.planning.exact.operators import PolicyOperator
 from fmdp.planning.occupancy.adjoint import Adjoint
-from fmdp.planning.occupancy.tables import WeightedActions
+from fmdp.planning.policies.mixed import Mixture
 from fmdp.planning.tabular.end_components import strongly_connected
 from fmdp.planning.tabular.gth import expected_totals, relative_error, stationary_law
 from fmdp.planning.tabular.model import Successors
@@ -78,7 +78,7 @@ class Law:
 
 def long_run_law(
     model: FactoredMDP,
-    tables: WeightedActions,
+    tables: Mixture,
     *,
     memory_limit: int | None = None,
     deadline: Deadline = NEVER,
@@ -102,7 +102,7 @@ def long_run_law(
 # ---- chains that are written out -----------------------------------------------------------------
 
 
-def _direct(model: FactoredMDP, tables: WeightedActions) -> Law | None:
+def _direct(model: FactoredMDP, tables: Mixture) -> Law | None:
     """Return the law by elimination; None if too many states can be reached."""
     lists = Successors(model)
     start = encode(model.initial_state, model.structure.state_sizes)
@@ -111,7 +111,7 @@ def _direct(model: FactoredMDP, tables: WeightedActions) -> Law | None:
     rows: list[tuple[Indices, Floats]] = []
     while len(rows) < len(reached):
         some = np.array(reached[len(rows) :])
-        if len(some) * lists.width * len(tables.actions) > _ENTRIES:
+        if len(some) * lists.width * len(tables) > _ENTRIES:
             return None
         targets, weights = _rows(model, lists, tables, some)
         for target, weight in zip(targets, weights, strict=True):
@@ -128,25 +128,25 @@ def _direct(model: FactoredMDP, tables: WeightedActions) -> Law | None:
         np.add.at(matrix[number], [place[state] for state in target.tolist()], weight)
     shares, classes = _absorbed_law(matrix)
     order = np.argsort(reached)
-    error = relative_error(len(matrix), _EPS, model.structure.m + len(tables.actions) + 2)
+    error = relative_error(len(matrix), _EPS, model.structure.m + len(tables) + 2)
     # Absorption and stationary laws each have this error.
     return Law(np.array(reached)[order], shares[order], 2.1 * error, classes, "elimination")
 
 
 def _rows(
-    model: FactoredMDP, lists: Successors, tables: WeightedActions, states: Indices
+    model: FactoredMDP, lists: Successors, tables: Mixture, states: Indices
 ) -> tuple[Indices, Floats]:
     """Return successors and probabilities [states, entries] under the policy."""
     n_actions = model.structure.n_actions
     parts = []
-    for actions, weights in zip(tables.actions, tables.weights, strict=True):
+    for weights, actions in tables:
         targets, chances, possible = lists.rows_of(states * n_actions + actions[states])
         if (possible & (chances == 0.0)).any():
             raise NotCertified(
                 "a transition of the policy is less likely than any number: its long-run law "
                 "cannot be certified"
             )
-        parts.append((targets, chances if weights is None else weights[states, None] * chances))
+        parts.append((targets, weights[states, None] * chances))
     return np.hstack([part[0] for part in parts]), np.hstack([part[1] for part in parts])
 
 
@@ -176,7 +176,7 @@ def _absorbed_law(matrix: Floats) -> tuple[Floats, int]:
 
 
 def _iterated(
-    model: FactoredMDP, tables: WeightedActions, memory_limit: int | None, deadline: Deadline
+    model: FactoredMDP, tables: Mixture, memory_limit: int | None, deadline: Deadline
 ) -> Law:
     adjoint = Adjoint(model, tables, memory_limit)
     mu = _arnoldi(adjoint, deadline)
@@ -238,25 +238,24 @@ def _refined(adjoint: Adjoint, mu: Floats, image: Floats) -> Floats:
 class _Visits(PolicyOperator):
     """h -> 1_z + P h of a policy, for a backup without rewards."""
 
-    def __init__(self, backup: Backup, tables: WeightedActions, target: int) -> None:
-        super().__init__(backup, tables.actions[0])
+    def __init__(self, backup: Backup, tables: Mixture, target: int) -> None:
+        super().__init__(backup, tables[0][1])
         self.tables = tables
         n_states = backup.n_states
         mark = np.zeros(n_states)
         mark[target] = 1.0
         self.place = int(backup.to_internal(mark).argmax())
-        self.weights = [None if w is None else backup.to_internal(w) for w in tables.weights]
-        self.roundings = backup.roundings + 2 * len(tables.actions)
+        self.weights = [backup.to_internal(weights) for weights, _ in tables]
+        self.roundings = backup.roundings + 2 * len(tables)
 
     def sweep(self, source: Floats, out: Floats) -> None:
-        actions = self.tables.actions
-        if self.weights == [None]:
-            self.backup.policy_sweep(source, out, actions[0])
+        if len(self.tables) == 1:
+            self.backup.policy_sweep(source, out, self.tables[0][1])
         else:
             total = np.zeros_like(out)
-            for chosen, weights in zip(actions, self.weights, strict=True):
-                self.backup.policy_sweep(source, out, chosen)
-                total += out if weights is None else weights * out
+            for (_, actions), weights in zip(self.tables, self.weights, strict=True):
+                self.backup.policy_sweep(source, out, actions)
+                total += weights * out
             out[:] = total
         out[self.place] += 1.0
 
@@ -266,7 +265,7 @@ class _Visits(PolicyOperator):
 
 def _times_to(
     model: FactoredMDP,
-    tables: WeightedActions,
+    tables: Mixture,
     target: int,
     share: float,
     memory_limit: int | None,

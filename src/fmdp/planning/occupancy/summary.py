@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.deadlines import NEVER, Deadline
+from fmdp._base.deadlines import Deadline
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import expand
@@ -22,9 +22,8 @@ from fmdp.planning.occupancy.events import Holds, checked_events
 from fmdp.planning.occupancy.law import Law, long_run_law
 from fmdp.planning.occupancy.on_counts import summarise_on_counts
 from fmdp.planning.occupancy.records import Event, Summary, Visited
-from fmdp.planning.occupancy.tables import WeightedActions
 from fmdp.planning.policies.counts import CountPolicy
-from fmdp.planning.policies.mixed import MixedPolicy, mixture_of
+from fmdp.planning.policies.mixed import MixedPolicy, Mixture, mixture_of
 from fmdp.planning.policies.policy import Policy
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.timed import TimedPolicy
@@ -49,17 +48,6 @@ def refuse_without_law(policy: object) -> None:
         raise InvalidParameter(
             "the policy draws its actions at random: inspect takes tables and MixedPolicy only"
         )
-
-
-def weighted_actions(
-    model: FactoredMDP, policy: Policy | MixedPolicy, deadline: Deadline = NEVER
-) -> WeightedActions:
-    """Return a stationary policy as tables of actions with their weights."""
-    mixture = mixture_of(policy, model.structure, deadline)
-    actions = tuple(actions for _, actions in mixture)
-    if len(mixture) == 1:
-        return WeightedActions(actions)
-    return WeightedActions(actions, tuple(weights for weights, _ in mixture))
 
 
 def summarise(
@@ -90,7 +78,7 @@ def summarise(
         )
     whole, model = model, expand(model)
     deadline = Deadline.after(max_seconds, started)
-    tables = weighted_actions(model, policy, deadline)
+    tables = mixture_of(policy, model.structure, deadline)
     law = long_run_law(model, tables, memory_limit=memory_limit, deadline=deadline)
     s = model.structure
     counted = _Counted(law, tables, s)
@@ -157,13 +145,13 @@ def _widened(shares: Shares, error: float) -> dict[str, dict[str, tuple[float, f
 class _Counted:
     """Sums over the law of a policy."""
 
-    def __init__(self, law: Law, tables: WeightedActions, structure: Structure) -> None:
+    def __init__(self, law: Law, tables: Mixture, structure: Structure) -> None:
         self.law, self.tables, self.structure = law, tables, structure
         self.parts: list[tuple[Indices, Floats]] = []
         """Pairs (state * actions + action) with their shares of time, one list per table."""
-        for actions, weights in zip(tables.actions, tables.weights, strict=True):
+        for weights, actions in tables:
             pairs = law.states * structure.n_actions + actions[law.states]
-            shares = law.shares if weights is None else law.shares * weights[law.states]
+            shares = law.shares * weights[law.states]
             self.parts.append((pairs, shares))
 
     def mean(self, of_row: Floats, scope: Sequence[int]) -> float:
@@ -211,11 +199,12 @@ class _Counted:
         now = np.zeros(s.n_states)
         now[self.law.states] = self.law.shares
         marked = []
-        for mark, weights in zip(marks, self.tables.weights, strict=True):
+        for mark, (weights, _) in zip(marks, self.tables, strict=True):
             everywhere = np.zeros(s.n_states)
             everywhere[self.law.states] = mark
-            marked.append(everywhere if weights is None else everywhere * weights)
-        step = Adjoint(model, WeightedActions(self.tables.actions, tuple(marked)))
+            marked.append(everywhere * weights)
+        tables = [(mark, actions) for mark, (_, actions) in zip(marked, self.tables, strict=True)]
+        step = Adjoint(model, tables)
         following = step(now) @ sum(marked[1:], marked[0])
         ends = share - float(following)
         # Less than rounding can make of zero: the event does not end.
@@ -224,7 +213,7 @@ class _Counted:
 
 
 def _most_visited(
-    model: FactoredMDP, policy: Policy | MixedPolicy, law: Law, tables: WeightedActions, most: int
+    model: FactoredMDP, policy: Policy | MixedPolicy, law: Law, tables: Mixture, most: int
 ) -> tuple[Visited, ...]:
     s = model.structure
     order = np.argsort(-law.shares, kind="stable")[:most]
@@ -233,7 +222,7 @@ def _most_visited(
     explained = _explanations(model, policy, states)
     visited = []
     for state, share in zip(states, law.shares[order].tolist(), strict=True):
-        action = decode(int(tables.actions[0][encode(state, s.state_sizes)]), s.action_sizes)
+        action = decode(int(tables[0][1][encode(state, s.state_sizes)]), s.action_sizes)
         explanation = next(explained)
         runner_up = None if explanation is None else explanation.runner_up
         gap = None

@@ -34,6 +34,12 @@ Actions = NDArray[np.int64]
 Mixture = list[tuple[Weights, Actions]]
 """Pairs (weights [S], joint actions [S]), in C order of the states; the weights sum to 1."""
 
+
+def one_table(actions: Actions) -> Mixture:
+    """Return the mixture of a single table: weights 1."""
+    return [(np.ones(len(actions)), actions)]
+
+
 _STATES_AT_ONCE = 1 << 12
 """States for which a policy is asked between two checks of the deadline."""
 _SUM_ERROR = 1e-9
@@ -347,7 +353,7 @@ def mixture_of(
         )
     else:
         actions = tabulated_actions(policy, structure, deadline, progress)
-        pairs = [(np.ones(structure.n_states), actions)]
+        pairs = one_table(actions)
     for _, actions in pairs:
         structure.check_policy(actions)
     return pairs
