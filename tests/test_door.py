@@ -42,6 +42,7 @@ PLANNERS: tuple[Callable[..., Any], ...] = (
     fmdp.ALP,
     lambda **given: fmdp.SpanConstrained(**{"budget": 1.0, **given}),
     fmdp.Coupled,
+    fmdp.Counts,
 )
 
 
@@ -466,8 +467,10 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
             calls[f"{name}({one.name}=)"] = lambda x, kind=kind, one=one: kind(
                 **{**kind.example, one.name: x}
             )
-    kinds = (fmdp.Exact, fmdp.ALP, fmdp.SpanConstrained, fmdp.Coupled)
-    for build, kind, name in zip(PLANNERS, kinds, ("Exact", "ALP", "Span", "Coupled"), strict=True):
+    kinds = (fmdp.Exact, fmdp.ALP, fmdp.SpanConstrained, fmdp.Coupled, fmdp.Counts)
+    for build, kind, name in zip(
+        PLANNERS, kinds, ("Exact", "ALP", "Span", "Coupled", "Counts"), strict=True
+    ):
         for one in kind.parameters:
             calls[f"{name}.{one.name}"] = lambda x, build=build, one=one: build(**{one.name: x})
         calls[f"{name}.plan"] = lambda x, build=build: build().plan(x)

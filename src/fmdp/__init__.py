@@ -21,6 +21,7 @@ _HOME = {
     "Budget": "fmdp.model",
     "CPSRL": "fmdp.learning.cpsrl",
     "Count": "fmdp.model",
+    "Counts": "fmdp.planning.counts.planner",
     "Coupled": "fmdp.planning.coupled",
     "DBNUCRL": "fmdp.learning.dbn_ucrl",
     "DORL": "fmdp.learning.dorl",
@@ -220,6 +221,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.planning.choice import plan as plan
     from fmdp.planning.constrained.front import Front as Front
     from fmdp.planning.constrained.front import pareto as pareto
+    from fmdp.planning.counts.planner import Counts as Counts
     from fmdp.planning.coupled import Coupled as Coupled
     from fmdp.planning.exact.planner import Exact as Exact
     from fmdp.planning.explain.explanation import Explanation as Explanation
