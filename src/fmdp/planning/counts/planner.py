@@ -86,13 +86,14 @@ class NamesOfParts(Parameter):
         return tuple(tuple(group.split()) for group in text.split("+"))
 
     def _accept(self, value: Any) -> tuple[tuple[str, ...], ...]:
-        if isinstance(value, str) or not isinstance(value, Sequence):
+        if not isinstance(value, list | tuple):
             raise ValueError
-        groups = tuple(tuple(group) if isinstance(group, Sequence) else () for group in value)
-        named = all(isinstance(name, str) and name for group in groups for name in group)
-        if not named or any(isinstance(group, str) or len(group) < 2 for group in value):
-            raise ValueError
-        return groups
+        for group in value:
+            if not isinstance(group, list | tuple) or len(group) < 2:
+                raise ValueError
+            if not all(isinstance(name, str) and name for name in group):
+                raise ValueError
+        return tuple(map(tuple, value))
 
     def _write(self, value: Any) -> str:
         return "+".join(" ".join(group) for group in value)
