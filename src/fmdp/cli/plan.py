@@ -428,10 +428,10 @@ def span_rows(result: Mapping[str, Any], error: float | None) -> Iterator[tuple[
 
 def planner_text(result: Mapping[str, Any]) -> str:
     """Return the planner, and why it is not the exact one or on how many counts it planned."""
-    reason = result["planner_reason"]
-    if reason is None and result["counts"] is not None:
+    reason, counts = result["planner_reason"], result.get("counts")  # runs have no counts
+    if reason is None and counts is not None:
         states = describe_count(result["states"])
-        reason = f"{states} states as {describe_count(result['counts'])} counts"
+        reason = f"{states} states as {describe_count(counts)} counts"
     return (result["planner"] or "none") + ("" if reason is None else f" ({reason})")
 
 
