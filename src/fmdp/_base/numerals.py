@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def short_number(value: float | str | None, digits: int = 7) -> str:
@@ -22,7 +22,8 @@ def known_number(value: float, lower: float | None, upper: float | None) -> str:
         for digits in range(1, 17):
             shown = f"{value:.{digits}g}"
             if lower <= float(shown) <= upper:
-                return shown
+                # 10 rather than 1e+01
+                return f"{Decimal(shown):f}" if 1.0 <= abs(float(shown)) < 1e9 else shown
     return short_number(value, 9)
 
 

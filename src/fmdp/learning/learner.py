@@ -37,6 +37,7 @@ from fmdp.learning.episodes import (
     horizon_length,
 )
 from fmdp.learning.planning_budget import (
+    FOR_MODELS,
     planner_for_learning,
     predicted_plan_seconds,
     steps_until_affordable,
@@ -44,6 +45,7 @@ from fmdp.learning.planning_budget import (
 from fmdp.learning.registry import LEARNERS
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
+from fmdp.planning.counts.planner import Counts as CountsPlanner
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import planner_of
@@ -508,7 +510,7 @@ class PlanningLearner(Learner):
                 structure,
                 rationed=self.episodes in OWN_RULES,
                 by_parts=self.horizon is None,
-                coupled=self.plans_for_models and self.horizon is None,
+                for_models=FOR_MODELS if self.plans_for_models and self.horizon is None else (),
             )
         if self.horizon is not None:
             planner = over_horizon(planner, self.horizon, self.owner(), reason)
@@ -521,6 +523,7 @@ class PlanningLearner(Learner):
             structure,
             isinstance(planner, TABULAR),
             by_parts=isinstance(planner, Exact) and self.horizon is None,
+            counts=isinstance(planner, CountsPlanner),
         )
 
 
@@ -573,7 +576,7 @@ def for_learning(planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEP
         changes["tolerance"] = TOLERANCE * total * steps
     # Linear programs set their own limit (alp.py), and a finite horizon is one.
     finite = getattr(planner, "criterion", None) == "finite"
-    iterated = isinstance(planner, TABULAR) and not finite
+    iterated = isinstance(planner, (*TABULAR, CountsPlanner)) and not finite
     if iterated and planner.max_iterations is None:
         changes["max_iterations"] = max_sweeps
     changed: Planner = replace(planner, **changes) if changes else planner

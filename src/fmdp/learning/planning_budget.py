@@ -15,9 +15,19 @@ with a given planner plans whenever its episode rule says so.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from fmdp.model import Structure
-from fmdp.planning.choice import Chosen, choose_planner, exact_cost, too_many
+from fmdp.model.exchangeable.finding import exchangeable_by_alike
+from fmdp.planning.choice import (
+    Chosen,
+    choose_planner,
+    counts_by_alike,
+    exact_cost,
+    too_many,
+)
+from fmdp.planning.counts.quotient import predicted_cost
+from fmdp.planning.exact.planner import Exact
 
 FIRST_SECONDS = 10.0
 """Predicted seconds of plans that a run may spend at once; also the limit for one plan."""
@@ -29,6 +39,8 @@ hundred steps per second."""
 SWEEPS_PER_PLAN = 100
 """Assumed sweeps per plan inside a learner. Measured plans took 10 to 100 sweeps, or as long by
 policy iteration."""
+FOR_MODELS = ("counts", "coupled")
+"""Default planners of learners that plan for models, where the exact planner does not fit."""
 SECONDS_PER_CELL = 5e-7
 """Predicted seconds per number of a learner's tables, sampled or from a pooled posterior."""
 
@@ -39,31 +51,43 @@ def planner_for_learning(
     *,
     rationed: bool = False,
     by_parts: bool = True,
-    coupled: bool = False,
+    for_models: Collection[str] = (),
 ) -> Chosen:
     """Return the default planner of a learner, and why it is not the exact one.
 
     With `rationed`, the learner waits for expensive plans. `by_parts` says whether the planner
-    solves independent parts separately, and `coupled` whether that planner may be the approximate
-    one: it plans for models, not for optimistic tables. The memory limit is in bytes; None is half
-    of the free memory.
+    solves independent parts separately. `for_models` are the names of those planners that may be
+    chosen besides (`counts`, `coupled`): they plan for models, not for optimistic tables. The
+    memory limit is in bytes; None is half of the free memory.
     """
-    most = FIRST_SECONDS if rationed else UNRATIONED_SECONDS
-    return choose_planner(
+    most = (FIRST_SECONDS if rationed else UNRATIONED_SECONDS) / SWEEPS_PER_PLAN
+    chosen = choose_planner(
         structure,
-        most_seconds=most / SWEEPS_PER_PLAN,
+        most_seconds=most,
         memory_limit=memory_limit,
         by_parts=by_parts,
-        coupled=coupled,
+        coupled="coupled" in for_models,
     )
+    if isinstance(chosen.planner, Exact) or "counts" not in for_models:
+        return chosen
+    on_counts = counts_by_alike(structure, most_seconds=most, memory_limit=memory_limit)
+    if on_counts is None:
+        return chosen
+    return Chosen(on_counts, "alike rows make its parts exchangeable")
 
 
-def predicted_plan_seconds(structure: Structure, exact: bool, *, by_parts: bool = True) -> float:
+def predicted_plan_seconds(
+    structure: Structure, exact: bool, *, by_parts: bool = True, counts: bool = False
+) -> float:
     """Return the predicted seconds of one plan, including its tables.
 
-    The time of a linear program (not `exact`) is not predicted; only its tables are counted.
+    The time of a linear program (not `exact` and not on `counts`) is not predicted; only its tables
+    are counted.
     """
     seconds = SECONDS_PER_CELL * structure.transition_starts[-1]
+    parts = exchangeable_by_alike(structure) if counts else None
+    if parts is not None:
+        seconds += SWEEPS_PER_PLAN * predicted_cost(parts).seconds
     if exact and too_many(structure, by_parts=by_parts) is None:
         seconds += SWEEPS_PER_PLAN * exact_cost(structure, by_parts=by_parts).seconds
     return seconds

@@ -19,14 +19,15 @@ from fmdp.elimination.effects import choice_seconds, predicted_bytes
 from fmdp.elimination.layout import choose_layout
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
-from fmdp.model.exchangeable.finding import exchangeable_parts
+from fmdp.model.exchangeable.finding import exchangeable_by_alike, exchangeable_parts
+from fmdp.model.exchangeable.parts import Exchangeable
 from fmdp.model.expansion import expanded_structure, shared_draws
 from fmdp.model.factored import check_model
 from fmdp.model.products import FLAT_LIMIT_BYTES, flat_bytes
 from fmdp.planning.constrained.limits import limits_of
 from fmdp.planning.constrained.planner import plan_with_limits
 from fmdp.planning.counts.planner import Counts
-from fmdp.planning.counts.quotient import predicted_cost
+from fmdp.planning.counts.quotient import PredictedCost, predicted_cost
 from fmdp.planning.coupled import Coupled
 from fmdp.planning.coupled.fleet import shares_budgets
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
@@ -259,6 +260,30 @@ def choose_planner_of(
     return Chosen(Counts(memory_limit=memory_limit), None)
 
 
+def counts_by_alike(
+    structure: Structure, *, most_seconds: float, memory_limit: int | None = None
+) -> Counts | None:
+    """Return the planner on counts if alike rows make parts exchangeable and it is cheap enough.
+
+    `most_seconds` is the largest predicted time of a sweep.
+    """
+    parts = exchangeable_by_alike(structure)
+    cost = None if parts is None else _cost_on_counts(parts, memory_limit)
+    if cost is None or cost.seconds > most_seconds:
+        return None
+    return Counts(memory_limit=memory_limit)
+
+
+def _cost_on_counts(parts: Exchangeable, memory_limit: int | None) -> PredictedCost | None:
+    """Return the predicted cost of a plan on counts; None if it does not fit."""
+    try:
+        cost = predicted_cost(parts)
+    except TooLarge:
+        return None
+    limit = memory_limit if memory_limit is not None else available_memory() // 2
+    return None if cost.states > EXACT_STATES or 2 * cost.memory > limit else cost
+
+
 def _takes_all(kind: type[Planner], settings: Collection[str]) -> bool:
     return {parameter.name for parameter in kind.parameters}.issuperset(settings)
 
@@ -269,17 +294,12 @@ def _counts_pay(
     """Return whether planning on counts fits, and is clearly cheaper than the other planner."""
     parts, _ = exchangeable_parts(model)
     deadline.check()
-    if parts is None:
-        return False
-    try:
-        cost = predicted_cost(parts)
-    except TooLarge:
-        return False
-    limit = memory_limit if memory_limit is not None else available_memory() // 2
-    if cost.states > EXACT_STATES or 2 * cost.memory > limit:
+    cost = None if parts is None else _cost_on_counts(parts, memory_limit)
+    if cost is None:
         return False
     if not isinstance(chosen.planner, Exact):
         return cost.seconds <= COUNTS_SECONDS
+    limit = memory_limit if memory_limit is not None else available_memory() // 2
     exact = exact_cost(model.structure, threads=usable_cores(), memory_limit=limit)
     fewer = COUNTS_PER_STATE * cost.states <= model.structure.n_states
     return fewer and COUNTS_PER_STATE * cost.seconds <= exact.seconds

@@ -29,7 +29,8 @@ from fmdp.learning.planning_budget import (
 )
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
-from fmdp.planning.choice import default_planner
+from fmdp.planning.choice import choose_planner_of, default_planner
+from fmdp.planning.counts.planner import Counts
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Plan
 from fmdp.planning.settings import without_search
@@ -85,12 +86,13 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     """
     check_model(model, "reference_for")
     started = time.perf_counter()
-    planner = without_search(default_planner(model))
+    planner = default_planner(model)
     if not isinstance(planner, Exact):
-        bound = planner.plan(model, progress=progress)
-        return _bounded(bound, started)
+        planner = choose_planner_of(model).planner
+    if not isinstance(planner, Exact | Counts):
+        return _bounded(without_search(planner).plan(model, progress=progress), started)
     scale = model.structure.reward_range_total or model.structure.reward_unit
-    plan = Exact(tolerance=TOLERANCE * scale).plan(model, progress=progress)
+    plan = type(planner)(tolerance=TOLERANCE * scale).plan(model, progress=progress)
     if plan.status is Status.MULTICHAIN:
         lower, upper = plan.stats["gain_from_initial_state_bounds"]
         if upper - lower <= TOLERANCE * scale:

@@ -19,7 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.model.entries import entries_of, split_cells, split_reward_entries
 from fmdp.model.exchangeable.parts import (
     Exchangeable,
     NotExchangeable,
@@ -49,6 +52,21 @@ def exchangeable_parts(
 
 
 @lru_cache(maxsize=1)  # the choice of a planner asks before the planner does
+def exchangeable_by_alike(structure: Structure) -> Exchangeable | None:
+    """Return the parts that are exchangeable in every model of a structure with alike rows.
+
+    They are those of a model with random tables, in which only rows of one class are equal.
+    """
+    if structure.alike is None:
+        return None
+    entries, generator = entries_of(structure), np.random.default_rng(0)
+    weights = 1.0 + generator.random(len(entries.cell_entry))
+    rows = weights / np.add.reduceat(weights, entries.first_cell[:-1])[entries.cell_entry]
+    rewards = generator.random(entries.n_entries - entries.n_transition_entries)
+    tables = split_cells(structure, rows), split_reward_entries(structure, rewards)
+    return exchangeable_parts(FactoredMDP.trusted(structure, *tables))[0]
+
+
 def _found(
     model: FactoredMDP, declared: tuple[tuple[str, ...], ...] | None
 ) -> tuple[Exchangeable | None, tuple[str, ...]]:

@@ -34,7 +34,11 @@ from fmdp.model.structure import check_structure
 from fmdp.planning.counts.averaged import plan_averaged
 from fmdp.planning.counts.backup import CountBackup
 from fmdp.planning.counts.quotient import Quotient
-from fmdp.planning.counts.spans import factored_spans_on_counts, over_joint_states
+from fmdp.planning.counts.spans import (
+    factored_spans_on_counts,
+    marginals_on_counts,
+    over_joint_states,
+)
 from fmdp.planning.exact import iteration, phases, solver
 from fmdp.planning.exact.direct import average_solution_of_table, discounted_solution_of_table
 from fmdp.planning.exact.finite import refuse_stages, solve_finite
@@ -108,6 +112,7 @@ class Counts(Limited, TieBreaking, Planner):
 
     summary = "exact plans on counts of exchangeable parts; certified bounds on the optimal gain"
     takes_derived = True
+    gives_marginals = True
 
     tolerance: float | None = tolerance_setting()
     criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
@@ -265,11 +270,17 @@ class PreparedCounts:
     def __init__(self, settings: Counts) -> None:
         self.settings = settings
 
-    def solve(self, tables: Tables, *, progress: Progress | None = None) -> Plan:
-        """Plan with these tables, which must be a model."""
+    def solve(
+        self, tables: Tables, *, progress: Progress | None = None, marginals: bool = False
+    ) -> Plan:
+        """Plan with these tables, which must be a model; `marginals` sets `Plan.marginals`."""
         if not isinstance(tables, FactoredMDP):
             raise InvalidParameter("planner counts plans for models, not for optimistic tables")
-        return replace(self.settings.plan(tables, progress=progress), model=None)
+        plan = replace(self.settings.plan(tables, progress=progress), model=None)
+        if marginals and isinstance(plan.policy, CountPolicy):
+            h = plan.stats["bias_on_counts"]
+            plan = replace(plan, marginals=marginals_on_counts(h, plan.policy.moves.space))
+        return plan
 
     def warm_state(self) -> dict[str, NDArray[Any]]:
         return {}

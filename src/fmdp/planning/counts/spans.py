@@ -41,6 +41,29 @@ def factored_spans_on_counts(h: Vector, space: CountSpace) -> tuple[float, ...]:
     return tuple(spans)
 
 
+def marginals_on_counts(h: Vector, space: CountSpace) -> tuple[Vector, ...]:
+    """Return for each state variable of the model the mean of h over the others, by its value.
+
+    In a joint state drawn at random with counts n, a part is in local state j with probability
+    n_j / N.
+    """
+    weighted = h * space.weights
+    marginals: list[Vector] = [np.zeros(0)] * len(space.state_sizes)
+    for g, group in enumerate(space.groups):
+        sizes = space.local_sizes[g]
+        by_local = (weighted @ space.counts[g] / space.n_parts[g]).reshape(sizes)
+        for slot, size in enumerate(sizes):
+            others = tuple(axis for axis in range(len(sizes)) if axis != slot)
+            mean = by_local.sum(axis=others) * size
+            for part in group:
+                marginals[part[slot]] = mean
+    inner = count(space.common_sizes)
+    for v, size in zip(space.common_states, space.common_sizes, strict=True):
+        inner //= size
+        marginals[v] = weighted.reshape(-1, size, inner).sum(axis=(0, 2)) * size
+    return tuple(marginals)
+
+
 def over_joint_states(h: Vector, space: CountSpace) -> Vector:
     """Return h as a function of the joint states, in C order."""
     out = np.empty(count(space.state_sizes))
