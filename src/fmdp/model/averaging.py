@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fmdp.errors import InvalidParameter
 from fmdp.model.exchangeable.parts import Group, NotExchangeable
+from fmdp.model.exchangeable.reading import Reader
 from fmdp.model.exchangeable.search import Search
 from fmdp.model.factored import FactoredMDP
 from fmdp.model.naming import quote
@@ -77,32 +78,56 @@ def almost_exchangeable(
     `declared` are groups of names of state variables, one per part. Raise InvalidParameter if there
     is no such group.
     """
+    try:
+        groups = _structural_groups(model, declared)
+    except NotExchangeable as error:
+        raise InvalidParameter(f"no parts can be averaged: {error}") from None
+    if not groups:
+        raise InvalidParameter("no parts can be averaged: no two parts have matching scopes")
+    return [
+        PartsOf(
+            tuple(group.variables(part) for part in range(group.n_parts)),
+            group.selector,
+            tuple(value for (value,) in group.values),
+        )
+        for group in groups
+    ]
+
+
+def first_difference(model: FactoredMDP) -> str | None:
+    """Return what differs between parts whose scopes match; None if there are no such parts."""
+    try:
+        groups = _structural_groups(model, None)
+        if groups:
+            Reader(model, groups).read(())
+    except NotExchangeable as error:
+        return str(error)
+    return None
+
+
+def _structural_groups(model: FactoredMDP, declared: Sequence[Sequence[str]] | None) -> list[Group]:
+    """Return the groups of parts that look alike if all tables are uniform."""
     s = model.structure
     blank = FactoredMDP.trusted(
         s,
         [np.full_like(table, 1.0 / table.shape[1]) for table in model.transitions],
         [np.zeros_like(table) for table in model.rewards],
     )
-    try:
-        search = Search(blank)
-        groups = search.candidates() if declared is None else search.declared(declared)
-    except NotExchangeable as error:
-        raise InvalidParameter(f"no parts can be averaged: {error}") from None
-    if not groups:
-        raise InvalidParameter("no parts can be averaged: no two parts have matching scopes")
+    search = Search(blank)
+    groups = search.candidates() if declared is None else search.declared(declared)
     inside = {v for group in groups for p in range(group.n_parts) for v in group.variables(p)}
     shared = [v for v in range(s.m, len(s.sizes)) if v not in inside]
     return [_with_selector(model, group, shared) for group in groups]
 
 
-def _with_selector(model: FactoredMDP, group: Group, shared: Sequence[int]) -> PartsOf:
-    """Return the parts with the shared action that addresses them, if there is one."""
-    variables = tuple(group.variables(part) for part in range(group.n_parts))
+def _with_selector(model: FactoredMDP, group: Group, shared: Sequence[int]) -> Group:
+    """Return the group with the shared action that addresses its parts, if there is one."""
+    variables = [group.variables(part) for part in range(group.n_parts)]
     for action in shared:
         values = addressing_values(model, variables, action)
         if values is not None:
-            return PartsOf(variables, action, values)
-    return PartsOf(variables)
+            return Group(group.states, group.actions, action, tuple((v,) for v in values))
+    return group
 
 
 def averaged(model: FactoredMDP, groups: Sequence[PartsOf]) -> Averaged:

@@ -27,6 +27,7 @@ from fmdp._base.settings import setting
 from fmdp.elimination.alignment import aligned
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
+from fmdp.model.averaging import first_difference
 from fmdp.model.exchangeable.finding import exchangeable_parts
 from fmdp.model.exchangeable.parts import Exchangeable
 from fmdp.model.factored import check_model
@@ -176,7 +177,12 @@ class Counts(Limited, TieBreaking, Planner):
         self, model: FactoredMDP, reasons: Sequence[str], progress: Progress | None
     ) -> Plan:
         """Return the plan of the exact planner, which says why there are no counts."""
-        reason = "; ".join(["no exchangeable parts", *reasons[:1]])
+        different = list(reasons[:1]) or [
+            f"{difference} (average=true plans for their mean)"
+            for difference in [first_difference(model)]
+            if difference is not None
+        ]
+        reason = "; ".join(["no exchangeable parts", *different])
         given = {name: getattr(self, name) for name in _SETTINGS_OF_EXACT}
         try:
             plan = Exact(**given).plan(model, progress=progress)
