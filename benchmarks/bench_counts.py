@@ -85,21 +85,23 @@ def by_mdpsolver(family: str, n: int) -> dict[str, Any]:
 
     import fmdp
     from fmdp.model.expansion import expand
+    from fmdp.model.spaces import project
     from fmdp.planning.tabular.model import Successors
 
     model = expand(fmdp.problem(name_of(family, n)))
     s = model.structure
     pairs = np.arange(s.n_states * s.n_actions)
     columns, weights, possible = Successors(model).rows_of(pairs)
-    allowed = s.allowed_mask().reshape(-1) if s.constraints else np.ones(len(pairs), dtype=bool)
-    numbers = [pairs[allowed & (pairs // s.n_actions == i)] for i in range(s.n_states)]
+    by_state = pairs.reshape(s.n_states, s.n_actions)
+    allowed = s.allowed_mask() if s.constraints else np.ones(by_state.shape, dtype=bool)
+    numbers = [row[kept] for row, kept in zip(by_state, allowed, strict=True)]
     probs = [[weights[p][possible[p]].tolist() for p in row] for row in numbers]
     places = [[columns[p][possible[p]].tolist() for p in row] for row in numbers]
-    states, actions = (list(np.ndindex(*sizes)) for sizes in (s.state_sizes, s.action_sizes))
-    rewards = [
-        [model.expected_reward(states[i], actions[p % s.n_actions]) for p in row]
-        for i, row in enumerate(numbers)
-    ]
+    means = sum(
+        table[project(s.sizes, scope)]
+        for scope, table in zip(s.reward_scopes, model.rewards, strict=True)
+    )
+    rewards = [means[row].tolist() for row in numbers]
     peer = mdpsolver.model()
     peer.mdp(discount=0.99, rewards=rewards, tranMatProbs=probs, tranMatColumns=places)
 
@@ -192,15 +194,22 @@ def states_text(states: int) -> str:
     return text if len(text) <= 13 else f"10^{len(str(states)) - 1}"
 
 
+def gain_text(answer: dict[str, Any]) -> str:
+    if "missing" in answer:
+        return ""
+    lower, upper = answer["bounds"]
+    if upper - lower > 1e-4 * max(1.0, abs(upper)):
+        return f"{lower:.3f} to {upper:.3f}"
+    return f"{0.5 * (lower + upper):.5f}"
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
         "| problem | states | gain | counts | all states | mdpsolver | Storm |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        gain = row.get("counts", {}).get("gain")
-        cells = [f"`{row['problem']}`", states_text(row["states"])]
-        cells.append("" if gain is None else f"{gain:.6f}")
+        cells = [f"`{row['problem']}`", states_text(row["states"]), gain_text(row["counts"])]
         cells += [cell(row.get(side)) for side in SIDES]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -218,13 +227,14 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--read", type=Path, help="a file of an earlier run, instead of a new one")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         side, family, n = given.one
         print(json.dumps(one(side, family, int(n))))
         return
-    rows = run(given.limit)
+    rows = json.loads(given.read.read_text()) if given.read else run(given.limit)
     print(table(rows))
     if given.out:
         given.out.write_text(json.dumps(rows, indent=2) + "\n")

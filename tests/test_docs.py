@@ -71,7 +71,7 @@ def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
     ("name", "commands", "printed"),
     [
         pytest.param("choosing.md", 1, 1, marks=pytest.mark.slow),
-        ("counts.md", 2, 1),
+        ("counts.md", 2, 2),
         ("fleets.md", 2, 1),
         ("install.md", 1, 0),
         ("limits.md", 2, 1),
