@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fmdp
@@ -67,6 +69,31 @@ def test_a_warm_learner(log: Path, run: Run) -> None:
     warm = run(*words, "--from", str(log)).json
     assert warm["steps"] == 300
     assert warm["regret"] < cold["regret"]
+
+
+def test_a_log_that_contradicts_the_scopes(log: Path, tmp_path: Path, run: Run) -> None:
+    """The model says that both machines move by themselves; the log has a third one, which copies
+    the first, in place of the second."""
+    header, *lines = log.read_text().splitlines()
+    values = [line.split(",") for line in lines]
+    for last, line in itertools.pairwise(values):
+        line[1] = last[0]
+    log.write_text("\n".join([header, *map(",".join, values)]))
+    s = fmdp.problem("circle:2").structure
+    factors = [([i, 2], np.full((2, 3, 2), 0.5)) for i in range(2)]
+    rewards = [([i], np.array([0.0, 1.0])) for i in range(2)]
+    names = {"state_names": s.state_names, "action_names": s.action_names}
+    model = fmdp.FactoredMDP.from_factors(
+        [2, 2], [3], factors, rewards, reward_names=s.reward_names, **names
+    )
+    fmdp.save(model, tmp_path / "model.json")
+    words = ["learn", str(tmp_path / "model.json"), "--steps", "20", "--json"]
+    assert run(*words).json["scope_findings"] == []
+    ran = run(*words, "--from", str(log))
+    first, second = s.state_names
+    found = {finding["variable"]: finding for finding in ran.json["scope_findings"]}
+    assert (found[second]["depends_on"], found[second]["when"]) == (first, "current")
+    assert f"the model may be wrong: in {log}, the next value of {second!r} depends on" in ran.err
 
 
 @pytest.mark.parametrize(

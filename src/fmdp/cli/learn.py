@@ -97,8 +97,13 @@ def learn(
         model = problem_of(problem)
         chosen, reason = make_learner(learner, set or (), request, model)
         agent = chosen.start(model)
+        findings: tuple[Any, ...] = ()
         if log is not None:
+            agent.test_scopes()
             warm(agent, log)
+            findings = agent.scope_findings
+            # Simulated steps follow the scopes; they would hide what the log shows.
+            agent.test_scopes(False)
         startup = time.perf_counter() - started
         loaded = [seconds_loading()]
         no_regret = no_regret_reason(model, agent, n_steps, regret)
@@ -138,11 +143,14 @@ def learn(
         "no_regret_reason": no_regret,
         "scopes": chosen.learned_scopes(agent),
         "better_than_random": None if comparison is None else comparison.better,
+        "scope_findings": [finding._asdict() for finding in findings],
     }
     if json:
         print_json(result)
     else:
         print_run(result, run, chosen, out)
+    for finding in findings:
+        say(f"the model may be wrong: in {log}, {finding}")
     if comparison is not None and not comparison.better:
         warn_of_random(comparison, run.steps, result["planner"])
     return INTERRUPTED if interrupted else 0

@@ -36,6 +36,7 @@ from fmdp.learning.encoding import (
     structure_header,
 )
 from fmdp.learning.episodes import FOR_EVER
+from fmdp.learning.residuals import Finding, ScopeMonitor
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
@@ -180,6 +181,7 @@ class Agent:
         self._random = False  # whether its policy is randomised
         self._drawn: NDArray[np.int64] | None = None  # the next action of a randomised policy
         self._prepared: Prepared | None = None
+        self._monitor: ScopeMonitor | None = None
         self._watched = learner._watches()
         self.watches_steps = learner._watches_steps()
         self._ends_before_limits = learner.ends_before_limits
@@ -233,6 +235,45 @@ class Agent:
         self.planner_reason = None
         self.plan_seconds = 0.0  # plans of a chosen planner are not rationed
         self._prepared = None
+
+    # ---- testing the scopes ---------------------------------------------------------------------
+
+    def test_scopes(self, wanted: bool = True) -> None:
+        """Test from now on whether the scopes explain the observed steps, or stop testing.
+
+        An agent that tests is simulated step by step, which is slower. `scope_findings` has the
+        result. Nothing is tested if the learner itself learns the scopes, or if derived variables
+        are drawn at random.
+
+        Parameters
+        ----------
+        wanted
+            Whether to test. A test that has begun continues; False ends it and drops its counts.
+        """
+        if not wanted:
+            self._monitor = None
+        elif self._monitor is None and self._has_scopes_to_test():
+            self._monitor = ScopeMonitor(self.structure)
+
+    def _has_scopes_to_test(self) -> bool:
+        """Return whether the scopes are believed, and the rows of all variables are observed."""
+        believed = getattr(self.learner, "scopes", "known") == "known"
+        return believed and all(variable.deterministic for variable in self.structure.derived)
+
+    @property
+    def tests_scopes(self) -> bool:
+        """Whether the scopes are tested."""
+        return self._monitor is not None
+
+    @property
+    def scope_findings(self) -> tuple[Finding, ...]:
+        """Dependences that the scopes do not explain; empty if none was found or tested.
+
+        For each state variable the strongest one, as a named tuple (variable, depends_on, when,
+        log10_evidence, step) whose text is a sentence. If the scopes are right, the probability of
+        any finding in an endless run is at most 1 % (docs/default-learner.md).
+        """
+        return () if self._monitor is None else self._monitor.findings
 
     # ---- for learners ---------------------------------------------------------------------------
 
@@ -562,8 +603,12 @@ class Agent:
         self._drawn = None
         if ended:
             self.end_decision()
+        s = self.structure
+        if self._monitor is not None:
+            self._monitor.observe(
+                s.check_state(state), s.check_action(action), s.check_state(next_state)
+            )
         if self._watched:
-            s = self.structure
             self.learner.watch(
                 self,
                 s.check_state(state),
@@ -621,7 +666,7 @@ class Agent:
         """
         if self._watched or self._ends_before_limits or self.statistics.stepwise:
             return None
-        if self.watches_steps and not previewed:
+        if self._monitor is not None or (self.watches_steps and not previewed):
             return None
         decision = self.decide()
         # As with `observe`, limits that are already reached end the decision after one step.
@@ -756,4 +801,7 @@ def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if agent._prepared is not None:
         for name, array in agent._prepared.warm_state().items():
             arrays[f"warm.{name}"] = array
+    if agent._monitor is not None:
+        for name, array in agent._monitor.arrays().items():
+            arrays[f"scopes.{name}"] = array
     return values, arrays

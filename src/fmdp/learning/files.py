@@ -219,13 +219,20 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Arrays) -> None:
     reason = values["reason"]
     agent.planner_reason = None if reason is None else as_type(reason, "reason", str)
     agent.memory = dict(as_type(values["memory"], "memory", dict))
-    warm = {}
+    warm, scopes = {}, {}
     for name, array in arrays.items():
         head, _, rest = name.partition(".")
         if head == "memory":
             agent.memory[rest] = array
         elif head == "warm":
             warm[rest] = array
+        elif head == "scopes":
+            scopes[rest] = array
+    if scopes:
+        agent.test_scopes()
+        if agent._monitor is None:
+            raise InvalidParameter("its scopes cannot be tested, and it has counts of a test")
+        agent._monitor.restore(scopes)
     agent.learner.check_memory(agent.structure, agent.memory)
     if values["length"] is not None:
         decision = Decision(

@@ -131,6 +131,7 @@ class Service:
         self._snapshot = 0
         self._due = self._every  # events after which the next snapshot is made
         self._agent: Agent
+        self._reported: set[str] = set()  # variables whose findings the operator was told about
         self._journal: Journal
         self._folder = Folder(self.directory)
         try:
@@ -164,7 +165,8 @@ class Service:
         dict[str, Any]
             Numbers of observations, episodes, plans and events, and of the last snapshot; the name
             of the planner, the reason why it is not the exact one, and the predicted seconds of a
-            plan if plans are rationed.
+            plan if plans are rationed; and as scope_findings the dependences that the scopes do not
+            explain, one object for each variable that has some.
         """
         if not self._whole and not self.broken:
             self._recover()  # after an error of the learner, memory may be ahead of the files
@@ -180,6 +182,7 @@ class Service:
             "unconverged_plans": agent.unconverged_plans,
             "events": self._journal.number,
             "snapshot": self._snapshot,
+            "scope_findings": [finding._asdict() for finding in agent.scope_findings],
         }
 
     # ---- acting and observing -------------------------------------------------------------------
@@ -293,7 +296,15 @@ class Service:
         if commit:
             self.commit()
             self.tidy()
+        self._report_findings()
         return self._agent.steps
+
+    def _report_findings(self) -> None:
+        """Tell the operator about new findings, once for each variable."""
+        for finding in self._agent.scope_findings:
+            if finding.variable not in self._reported:
+                self._reported.add(finding.variable)
+                self._say(f"the model may be wrong: {finding}")
 
     def _write_down(self) -> None:
         """Write events that a full disk has kept from the files."""
@@ -410,7 +421,9 @@ class Service:
         else:
             _refuse_foreign(folder)
             Journal.create(folder, _journal(0), 0).close()
-            folder.write(_agent(0), agent_content(self._learner.start(self._model, self._seed)))
+            agent = self._learner.start(self._model, self._seed)
+            agent.test_scopes()
+            folder.write(_agent(0), agent_content(agent))
             identity = {**requested, "fmdp": __version__}
             identity[_CHECKSUM] = _checksum(identity)
             folder.write(_IDENTITY, json.dumps(identity, indent=1).encode() + b"\n")
@@ -454,6 +467,7 @@ class Service:
             )
         if agent.learner.knows_model:
             agent.model = self._model
+        agent.test_scopes()  # the snapshot of an older version has no test yet
         self._journal = Journal.reopen(self._folder, _journal(self._snapshot), self._snapshot)
         try:
             for event in self._journal.events():
@@ -462,6 +476,7 @@ class Service:
             self._journal.close()
             raise
         self._agent = agent
+        self._reported = {finding.variable for finding in agent.scope_findings}
         self._expect_files()
         self._unwritten, self._unsaved, self._whole = [], False, True
         self._seconds = time.perf_counter() - started
