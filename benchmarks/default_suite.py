@@ -29,7 +29,7 @@ import numpy as np
 import fmdp
 
 STEPS = 10_000
-BASELINES = ("psrl,c=0.75", "dorl,c=0.03")
+BASELINES = ("psrl,c=0.75,episodes=arithmetic", "dorl,c=0.03,episodes=arithmetic")
 SUITES: dict[str, tuple[str, ...]] = {
     "tuning": (
         "circle:4",

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 import fmdp
 from fmdp import Statistics
 from fmdp.errors import InvalidParameter
-from fmdp.learning.default import optimistic_model, optimistic_rewards, upper_end
+from fmdp.learning.default import (
+    growth,
+    looks_due,
+    optimistic_model,
+    optimistic_rewards,
+    upper_end,
+)
+from fmdp.learning.forgetting import fade, faded_counts, no_faded_counts
 from fmdp.learning.noise import Batches, no_batches, noise_variance, with_batch
+from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.planning.spans import marginals
 from fmdp.testing import strategies
 from fmdp.testing.units import in_units
@@ -221,3 +229,123 @@ def test_a_file_with_a_strange_memory_is_refused(tmp_path: Path) -> None:
         memory[name] = wrong
         with pytest.raises(InvalidParameter, match=f"finite numbers as '{name}'"):
             agent.learner.check_memory(agent.structure, memory)
+    for name, strange in (("looks", 0), ("length", "long")):
+        with pytest.raises(InvalidParameter, match=f"at least 1 as '{name}'; got"):
+            agent.learner.check_memory(agent.structure, {**agent.memory, name: strange})
+
+
+# ---- no error is permanent -----------------------------------------------------------------------
+
+
+def test_the_level_grows_with_the_visits_to_the_context() -> None:
+    """Rows with 1, 79 and 0 visits of 80: 80 / 8 = 10 times as many as even; the logarithm of 10 is
+    2.302585, so c^2 is 1.2302585 times as large. The second row is visited enough."""
+    assert growth(np.array([[1.0, 79.0, 0.0]])) ** 2 == pytest.approx(
+        np.array([[1.2302585, 1.0, 1.2302585]])
+    )
+    # Without bound, however often the row was visited.
+    assert growth(np.array([[1e3, 1e300]]))[0, 0] > 5.0
+
+
+def test_the_times_of_the_walks() -> None:
+    times = (0, 1, 9, 10, 99, 100, 999, 1_000, 10**9)
+    assert [looks_due(t) for t in times] == [0, 0, 0, 1, 1, 2, 2, 3, 9]
+
+
+@pytest.mark.parametrize(
+    ("learner", "seed", "expected"),
+    [("default", 0, {1: 1, 2: 2}), ("default,looks=false", 0, {}), ("default", None, {})],
+)
+def test_walks_have_one_more_step_each_time(
+    learner: str, seed: int | None, expected: dict[int, int]
+) -> None:
+    """After 10 and 100 steps; not if that is switched off, nor without a generator."""
+    model = fmdp.problem("circle:3")
+    agent = fmdp.learning.follow.learner_of(learner, "test").start(model, seed)  # type: ignore[union-attr]
+    environment = fmdp.Environment(model, np.random.default_rng(0))
+    walks: dict[int, int] = {}
+    for _ in range(150):
+        state = environment.state
+        action = agent.act(state)
+        assert agent.decision is not None
+        if isinstance(agent.decision.policy, UniformPolicy):
+            k = agent.memory["looks"]
+            walks[k] = walks.get(k, 0) + 1
+        rewards, following = environment.step(action)
+        agent.observe(state, action, rewards, following)
+    assert walks == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_unlucky_start_is_recovered_from(seed: int) -> None:
+    """In `jao:1` the second action leaves state 0 three times in ten, the first one twice. The
+    learner begins with 15 failures of the second one and 1,000 successes in 5,000 tries of the
+    first, so that it looks worse even with one deviation more. Within 100,000 steps the learner has
+    found out: in the last tenth it loses less than a tenth of what the wrong action loses."""
+    model = fmdp.problem("jao:1")
+    agent = fmdp.Default().start(model, seed)
+    for action, visits, successes in ((0, 5_000, 1_000), (1, 15, 0)):
+        for t in range(visits):
+            agent.observe((0,), (action,), [0.0], (int(t < successes),))
+    before = agent.statistics.transition_counts(0)
+    assert before[1].tolist() == [15, 0]
+    run = fmdp.simulate(model, agent, 100_000, seed, checkpoints=[90_000, 100_000])
+    wrong = fmdp.simulate(model, lambda state: (0,), 100_000, seed).gap_regret
+    assert run.gap_curve is not None
+    assert wrong is not None
+    (_, until), (_, in_all) = run.gap_curve
+    assert in_all - until < 0.1 * 0.1 * wrong
+
+
+# ---- forgetting ----------------------------------------------------------------------------------
+
+
+def test_counts_fade_by_hand() -> None:
+    """Two steps, then nothing for a half-life, then one step: 2 / 2 + 1 visits."""
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [1], [([0], np.full((2, 2), 0.5))], [([], np.array([0.5]))]
+    )
+    statistics = Statistics(model.structure)
+    memory = no_faded_counts(statistics.entries)
+    for _ in range(2):
+        statistics.record((0,), (0,), [1.0], (1,))
+    memory |= fade(memory, statistics, 2, 10.0)
+    statistics.record((0,), (0,), [0.0], (0,))
+    memory |= fade(memory, statistics, 12, 10.0)
+    faded = faded_counts(memory)
+    assert faded.cells == pytest.approx([1.0, 1.0, 0.0, 0.0])
+    assert faded.reward_visits == pytest.approx([2.0])
+    assert faded.reward_sums == pytest.approx([1.0])
+
+
+def test_a_learner_that_forgets_follows_a_system_that_changes() -> None:
+    """After 20,000 steps the good and the bad action of `jao:1` are exchanged. In the next 5,000
+    steps the forgetting learner loses less than half of what the other one loses."""
+    before = fmdp.problem("jao:1,delta=0.2,epsilon=0.2")
+    s = before.structure
+    exchanged = before.transitions[0].reshape(2, 2, 2)[:, ::-1]
+    after = fmdp.FactoredMDP(s, [exchanged.reshape(4, 2)], before.rewards, noise=before.noise)
+    lost = {}
+    for learner in (fmdp.Default(), fmdp.Default(half_life=1_000)):
+        agent = learner.start(before, 0)
+        fmdp.simulate(before, agent, 20_000, 0)
+        lost[learner.half_life] = fmdp.simulate(after, agent, 5_000, 1).gap_regret or 0.0
+    assert lost[1_000] < 0.5 * lost[None]
+
+
+def test_a_forgetting_learner_is_saved_and_continues_the_same_run(tmp_path: Path) -> None:
+    model = fmdp.problem("circle:3")
+    learner = fmdp.Default(half_life=50)
+    whole = fmdp.simulate(model, learner.start(model, 3), 400, 1)
+    agent = learner.start(model, 3)
+    simulation = fmdp.simulation.Simulation(model, agent, 1)
+    simulation.run(170)
+    agent.save(tmp_path / "agent.npz")
+    loaded = fmdp.load_agent(tmp_path / "agent.npz")
+    assert loaded.learner == learner
+    simulation.agent = loaded
+    simulation.run(230)
+    assert simulation.result().total_reward == whole.total_reward
+    assert (loaded.statistics.cell_counts == whole.agent.statistics.cell_counts).all()
+    with pytest.raises(InvalidParameter, match="half_life"):
+        fmdp.Default(half_life=0)

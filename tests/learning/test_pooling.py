@@ -27,7 +27,7 @@ def one_pool(counts: list[list[float]]) -> tuple[Pools, np.ndarray]:
     array = np.array([counts], dtype=np.float64)
     rows = np.arange(len(counts))[None]
     cells = np.arange(array.size).reshape(array.shape)
-    return Pools(rows, cells, np.zeros(1, dtype=np.int64)), array
+    return Pools(rows, cells, np.zeros(1, dtype=np.int64), rows), array
 
 
 def test_the_likelihood_of_a_sequence() -> None:
@@ -68,6 +68,31 @@ def test_a_row_that_differs_is_for_itself() -> None:
     assert mixture.mean()[0, 0, 0] == pytest.approx(0.05, abs=0.01)
 
 
+def test_an_action_that_matters_in_one_context_is_believed_to_matter_in_others() -> None:
+    """Three contexts of four actions. The last action differs from the others in two contexts; in
+    the third, it has one sample, which says as little as one sample of another action would."""
+    counts = np.empty((3, 4, 2))
+    counts[:, :3] = [90, 10]
+    counts[:2, 3] = [0, 50]
+    counts[2, 2:] = [1, 0]
+    rows = np.arange(12).reshape(3, 4)
+    pools = Pools(rows, np.arange(24).reshape(3, 4, 2), np.zeros(3, dtype=np.int64), rows % 4)
+    mixture = pooled(pools, counts, 1)
+    assert mixture.odds[0, 2, 3] > 2.0 * mixture.odds[0, 2, 2]
+    _, variance = mixture.moments(np.broadcast_to([0.0, 1.0], counts.shape))
+    assert variance[2, 3] > variance[2, 2]
+
+
+@given(st.floats(0.01, 50.0), st.floats(0.0, 100.0))
+def test_faded_counts_have_a_likelihood(parameter: float, count: float) -> None:
+    """log Gamma(a + n) / Gamma(a), also if n is not a whole number."""
+    counts, parameters = np.array([count, 0.0]), np.array([parameter, 1.0])
+    total = parameter + 1.0
+    expected = math.lgamma(parameter + count) - math.lgamma(parameter)
+    expected -= math.lgamma(total + count) - math.lgamma(total)
+    assert log_likelihood(counts, parameters) == pytest.approx(expected, abs=1e-9)
+
+
 def test_five_failures_do_not_tell_a_row_from_its_pool() -> None:
     """0 of 5 where the others have 20 of 100: what it has to be, it may still be."""
     pools, counts = one_pool([[80, 20]] * 3 + [[5, 0]])
@@ -105,7 +130,8 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
     than the largest concentration: |mean - frequency| <= kappa / (N + kappa) in every cell."""
     n_pools, n_rows, _ = counts.shape
     rows = np.arange(n_pools * n_rows).reshape(n_pools, n_rows)
-    pools = Pools(rows, np.arange(counts.size).reshape(counts.shape), np.arange(n_pools) % 2)
+    cells = np.arange(counts.size).reshape(counts.shape)
+    pools = Pools(rows, cells, np.arange(n_pools) % 2, rows % n_rows)
     mixture = pooled(pools, counts, 2)
     assert mixture.odds.sum(axis=0) == pytest.approx(np.ones((n_pools, n_rows)))
     assert (mixture.parameters > counts).all()
@@ -121,7 +147,8 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
 def test_the_order_of_rows_does_not_matter(counts: np.ndarray, random: object) -> None:
     n_pools, n_rows, _ = counts.shape
     rows = np.arange(n_pools * n_rows).reshape(n_pools, n_rows)
-    pools = Pools(rows, np.arange(counts.size).reshape(counts.shape), np.zeros(n_pools, np.int64))
+    cells = np.arange(counts.size).reshape(counts.shape)
+    pools = Pools(rows, cells, np.zeros(n_pools, np.int64), rows % n_rows)
     order = list(range(n_rows))
     random.shuffle(order)  # type: ignore[attr-defined]
     straight, shuffled = pooled(pools, counts, 1), pooled(pools, counts[:, order], 1)
@@ -147,9 +174,10 @@ def test_classes_are_rows_and_stand_once(alike: str) -> None:
 
 def test_every_cell_has_a_posterior() -> None:
     model = fmdp.problem("riverswim:2")
-    statistics = Statistics(model.structure)
-    cells = np.concatenate([mixture.pools.cells.ravel() for mixture in posterior(statistics)])
-    assert sorted(cells) == list(range(len(statistics.cell_counts)))
+    s = model.structure
+    counts = Statistics(s).cell_counts
+    cells = np.concatenate([mixture.pools.cells.ravel() for mixture in posterior(s, counts)])
+    assert sorted(cells) == list(range(len(counts)))
 
 
 @pytest.mark.parametrize(("dynamics", "most"), [("guestrin", 0.55), ("xu", 0.9)])
@@ -165,7 +193,7 @@ def test_pooled_rows_are_nearer_to_the_truth(dynamics: str, most: float) -> None
         statistics.record(steps.states[t], steps.actions[t], steps.rewards[t], steps.states[t + 1])
     truth = np.concatenate([table.ravel() for table in model.transitions])
     rows = np.empty_like(truth)
-    for mixture in posterior(statistics):
+    for mixture in posterior(model.structure, statistics.cell_counts):
         rows[mixture.pools.cells] = mixture.mean()
     visits = statistics.transition_visits[statistics.entries.cell_entry]
     alone = (statistics.cell_counts + 0.5) / (visits + 1.0)

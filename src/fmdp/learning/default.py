@@ -1,62 +1,105 @@
-"""The default learner: optimism of one standard deviation above a pooled posterior.
+"""The default learner: optimism of about one standard deviation above a pooled posterior.
 
 At the start of an episode every row has a posterior that learns how similar rows are (pooling.py).
 Let g_i be the marginal of the last plan's bias along variable i, scaled to [0, 1]: the worth of
 each value of s_i. The worth <theta, g_i> of a row has a posterior mean mu and deviation sd, and
 
-    u = max(mu + c sd, Wilson(mu, sd, c)) + c^4 / N^2,    at most 1,    c = 1,
+    u = max(mu + c_x sd, Wilson(mu, sd, c_x)) + c^4 / N^2,    at most 1,
+    c_x^2 = c^2 (1 + log(N_z / (8 N_x)) / 10),    at least c^2,    c = .9,
 
-is its optimistic worth. The plan uses the mean row, with as much mass moved to the best value as
-gives it the worth u. N is the equivalent number of samples: sd^2 = mu (1 - mu) / N. Wilson's upper
-end, the largest q with (q - mu)^2 <= c^2 q (1 - q) / N, is the larger one where mu < 1/2: a row
-that failed five times out of five has a mean near 0 and hardly any variance, and yet it may be
-good. The last term vanishes after a few samples: it makes the learner try again what failed once,
-where otherwise one unlucky step could rule out the best action for good. Rewards are treated alike,
-in units of their range, with the variance of their noise learned from the sums of the episodes
-(noise.py). The plan is that of an ordinary model, so every planner works, with alike rows,
-constraints and effects.
+is its optimistic worth, where N_x and N_z are the visits to the row and to its context: to all rows
+that differ in the action alone. The plan uses the mean row, with as much mass moved to the best
+value as gives it the worth u. N is the equivalent number of samples: sd^2 = mu (1 - mu) / N.
+Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, is the larger one where
+mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any variance, and
+yet it may be good. The last term vanishes after a few samples: it makes the learner try again what
+failed once. Rewards are treated alike, with c, in units of their range, with the variance of their
+noise learned from the sums of the episodes (noise.py). The plan is that of an ordinary model, so
+every planner works, with alike rows, constraints and effects.
 
-Nothing needs tuning: c = 1 is the scale of the posterior itself. Everything is in units of the
+No error is permanent. c_x grows with the logarithm of the visits to a context in which the row is
+not tried, and after 10^k steps the learner takes k uniformly random actions. So in a communicating
+model every row is visited infinitely often, and the plans converge to those of the true model
+(docs/default-learner.md has the proof). With `half_life` old steps lose their weight
+(forgetting.py).
+
+Nothing needs tuning: c is about the scale of the posterior itself. Everything is in units of the
 bias, and worths that differ by rounding alone count as equal, so the unit of the reward does not
-matter. docs/default-learner.md has the evidence and docs/theory.md the guarantee, which needs a
+matter. docs/default-learner.md has the evidence and docs/theory.md a guarantee, which needs a
 larger c and a bias that is a sum over variables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fmdp._base.parameters import quoted
+from fmdp._base.portable_math import log
 from fmdp._base.settings import setting
 from fmdp.elimination.ties import TIE_TOLERANCE
 from fmdp.errors import InvalidParameter
 from fmdp.learning.agent import Agent, Decision
-from fmdp.learning.episodes import RULES, RULES_MEANING
-from fmdp.learning.noise import Batches, no_batches, noise_variance, scaled_sums, with_batch
+from fmdp.learning.episodes import ONE_STEP_LONGER, RULES, RULES_MEANING
+from fmdp.learning.forgetting import (
+    Evidence,
+    evidence_of,
+    fade,
+    faded_counts,
+    no_faded_counts,
+)
+from fmdp.learning.noise import Batches, no_batches, noise_variance, with_batch
 from fmdp.learning.pooling import posterior
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.learning.unknown.learner import ScopeLearner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Entries, Index, entries_of, split_cells, split_reward_entries
 from fmdp.planning.plan import Plan
+from fmdp.planning.policies.randomised import UniformPolicy
+
+GROWTH = 0.1
+"""How fast c^2 grows with the logarithm of the imbalance of visits."""
+IMBALANCE = 8.0
+"""Visits of the context per visit of the row from which on c^2 grows."""
+LOOK_BASE = 10
+"""After LOOK_BASE^k steps the learner takes k random actions."""
 
 
 class Default(ScopeLearner):
-    """Optimism of one standard deviation above a posterior that learns which rows are alike."""
+    """Optimism of about one deviation above a posterior that learns which rows are alike."""
 
     name = "default"
     plans_for_models = True
 
-    c: float = setting(1.0, "standard deviations of optimism: larger explores more", low=0.0)
+    c: float = setting(0.9, "standard deviations of optimism: larger explores more", low=0.0)
     episodes: str = setting("paced", RULES_MEANING, choices=RULES)
+    half_life: int | None = setting(
+        None,
+        "steps after which an observation counts half, for systems that drift; by default "
+        "nothing is forgotten",
+        low=1,
+        high=2**53,
+        only_with=("scopes", ("known",)),
+    )
+    looks: bool = setting(
+        True,
+        "whether k random actions are taken after 10^k steps, so that no error of the learner is "
+        "permanent",
+    )
 
     def remember(self, structure: Structure) -> dict[str, Any]:
-        worths = np.zeros(sum(structure.state_sizes))
-        return {"worths": worths, **no_batches(structure.n_reward_classes)._asdict()}
+        memory = {
+            "worths": np.zeros(sum(structure.state_sizes)),
+            **no_batches(structure.n_reward_classes)._asdict(),
+        }
+        if self.half_life is not None:
+            memory |= no_faded_counts(entries_of(structure))
+        return memory
 
     def check_memory(self, structure: Structure, memory: Mapping[str, Any]) -> None:
         super().check_memory(structure, memory)
@@ -69,18 +112,44 @@ class Default(ScopeLearner):
                     f"the memory of {self.owner()} must have {initial.size} finite numbers as "
                     f"{name!r}{'' if name == 'worths' else ', none below 0'}"
                 )
+        for name in ("looks", "length"):
+            number = memory.get(name, 1)
+            if not isinstance(number, int) or number < 1:
+                raise InvalidParameter(
+                    f"the memory of {self.owner()} must have an integer of at least 1 as {name!r}; "
+                    f"got {quoted(number)}"
+                )
 
     def tables(self, agent: Agent) -> FactoredMDP:
         batches = Batches(*(agent.memory[name] for name in Batches._fields))
-        return optimistic_model(agent.statistics, agent.memory["worths"], batches, self.c)
+        evidence = None if self.half_life is None else faded_counts(agent.memory)
+        return optimistic_model(agent.statistics, agent.memory["worths"], batches, self.c, evidence)
 
     def decide(self, agent: Agent) -> Decision:
         batches = Batches(*(agent.memory[name] for name in Batches._fields))
         agent.memory.update(with_batch(batches, agent.statistics)._asdict())
+        if self.half_life is not None:
+            agent.memory.update(
+                fade(agent.memory, agent.statistics, agent.steps, float(self.half_life))
+            )
+        due = looks_due(agent.steps)
+        if self.looks and agent.generator is not None and due > agent.memory.get("looks", 0):
+            # The next episode may be one step longer than the last one, and not than this walk.
+            agent.memory.update(looks=due, length=agent.steps_of_last_episode)
+            return Decision(UniformPolicy.of(agent.structure), due)
         if not _worths_differ(agent.statistics.structure, agent.memory["worths"]):
             # No worths yet: make a plan only to find them.
             self._plan(agent)
-        return self.episode(agent, self._plan(agent).policy)
+        return self._episode(agent, self._plan(agent).policy)
+
+    def _episode(self, agent: Agent, policy: Any) -> Decision:
+        decision = self.episode(agent, policy)
+        steps, before_walk = decision.steps, agent.memory.pop("length", None)
+        if before_walk is not None and self.episodes in ONE_STEP_LONGER:
+            steps = max(steps, before_walk + 1)
+        if self.half_life is not None:
+            steps = min(steps, max(1, self.half_life // 4))
+        return replace(decision, steps=steps)
 
     def _plan(self, agent: Agent) -> Plan:
         plan = agent.plan(self.tables(agent), marginals=True)
@@ -89,49 +158,84 @@ class Default(ScopeLearner):
         return plan
 
 
+def looks_due(steps: int) -> int:
+    """Return the largest k with LOOK_BASE^k <= steps; 0 for no steps."""
+    k = 0
+    while LOOK_BASE ** (k + 1) <= steps:
+        k += 1
+    return k
+
+
 def optimistic_model(
-    statistics: Statistics, worths: Floats, batches: Batches, c: float
+    statistics: Statistics,
+    worths: Floats,
+    batches: Batches,
+    c: float,
+    evidence: Evidence | None = None,
 ) -> FactoredMDP:
     """Return the model of the posterior means, with every row and every reward raised by its bonus.
 
-    `worths` has the worth of each value of each state variable, in any unit, concatenated.
+    `worths` has the worth of each value of each state variable, in any unit, concatenated;
+    `evidence` the counts, by default those of the statistics.
     """
     s = statistics.structure
-    rows = np.empty(statistics.cell_counts.shape)
+    counted = evidence_of(statistics) if evidence is None else evidence
+    rows = np.empty(counted.cells.shape)
     scaled, best = _worth_of_cells(s, worths)
-    for mixture in posterior(statistics):
+    for mixture in posterior(s, counted.cells):
         cells = mixture.pools.cells
         mean, variance = mixture.moments(scaled[cells])
-        share = (upper_end(mean, variance, c) - mean) / np.maximum(1.0 - mean, 1e-300)
+        upper = upper_end(mean, variance, c, growth(counted.cells[cells].sum(axis=-1)))
+        share = (upper - mean) / np.maximum(1.0 - mean, 1e-300)
         share = np.minimum(share, 1.0)[..., None]
         rows[cells] = (1.0 - share) * mixture.mean() + share * best[cells]
-    rewards = optimistic_rewards(statistics, batches, c)
+    rewards = optimistic_rewards(statistics, batches, c, counted)
     return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))
 
 
-def optimistic_rewards(statistics: Statistics, batches: Batches, c: float) -> Floats:
+def growth(visits: Floats) -> Floats:
+    """Return the factor of c for rows with these visits [pools, rows].
+
+    Its square is 1 + GROWTH log(N / (IMBALANCE n)), at least 1, for n visits to the row and N to
+    its pool.
+    """
+    imbalance = visits.sum(axis=-1, keepdims=True) / (IMBALANCE * np.maximum(visits, 1.0))
+    factor: Floats = np.sqrt(1.0 + GROWTH * log(np.maximum(imbalance, 1.0)))
+    return factor
+
+
+def optimistic_rewards(
+    statistics: Statistics, batches: Batches, c: float, evidence: Evidence | None = None
+) -> Floats:
     """Return the upper end of the mean of every reward entry.
 
-    The prior counts as one observation in the middle of the range.
+    The prior counts as one observation in the middle of the range. `evidence` is as for
+    `optimistic_model`.
     """
-    lo, hi, visits = statistics.reward_lo, statistics.reward_hi, statistics.reward_visits
-    mean = (scaled_sums(statistics) + 0.5) / (visits + 1.0)
+    lo, hi = statistics.reward_lo, statistics.reward_hi
+    counted = evidence_of(statistics) if evidence is None else evidence
+    visits = counted.reward_visits
+    mean = (counted.reward_sums + 0.5) / (visits + 1.0)
     upper = upper_end(mean, noise_variance(batches, mean) / (visits + 2.0), c)
     rewards: Floats = np.clip(lo + (hi - lo) * upper, lo, hi)
     return rewards
 
 
-def upper_end(mean: ArrayLike, variance: ArrayLike, c: float) -> Floats:
-    """Return the larger of mean + c sd and Wilson's upper end, plus c^4 / N^2, at most 1.
+def upper_end(mean: ArrayLike, variance: ArrayLike, c: float, factor: ArrayLike = 1.0) -> Floats:
+    """Return the larger of mean + c_x sd and Wilson's upper end, plus c^4 / N^2, at most 1.
 
-    For a number in [0, 1] with this posterior mean and variance. Broadcasts.
+    For a number in [0, 1] with this posterior mean and variance; c_x = c times `factor`.
+    Broadcasts.
     """
     mu, var = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
+    level = c * np.asarray(factor, dtype=np.float64)
     coin = mu * (1.0 - mu)
-    # c^2 / N; without variance there is nothing to learn.
-    ratio = c * c * np.divide(var, coin, out=np.zeros_like(mu * var), where=coin > 0.0)
+    # 1 / N; without variance there is nothing to learn.
+    per_sample = np.divide(var, coin, out=np.zeros_like(mu * var), where=coin > 0.0)
+    ratio = level**2 * per_sample
     wilson = (mu + 0.5 * ratio + np.sqrt(ratio * coin + 0.25 * ratio**2)) / (1.0 + ratio)
-    upper: Floats = np.minimum(np.maximum(mu + c * np.sqrt(var), wilson) + ratio**2, 1.0)
+    second_try = (c * c * per_sample) ** 2
+    upper: Floats = np.minimum(np.maximum(mu + level * np.sqrt(var), wilson) + second_try, 1.0)
     return upper
 
 

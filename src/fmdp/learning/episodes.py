@@ -52,6 +52,8 @@ RULES = (
     "fixed",
     "geometric",
 )
+ONE_STEP_LONGER = ("tsde", "paced")
+"""Rules whose episodes have at most one step more than the previous one."""
 WITH_LENGTH = ("fixed", "geometric")
 BEFORE_DOUBLING = "before-doubling"
 DEFAULT_RULE = "growing"

@@ -7,17 +7,19 @@ them. Here the similarity is learned. The rows of one z form a pool, and row x o
     theta_x ~ Dirichlet(kappa_x mu_z),    kappa_x in {4, 16, 64, 256, 1024},
     theta_x ~ Dirichlet(1/|S_i|, ..., 1/|S_i|),    independent of the pool,
 
-in proportions that are one unknown distribution per factor, initially even odds for "independent".
-Empirical Bayes, in rounds: mu_z is estimated from the other rows of the pool, each weighted by what
-it tells about mu (N kappa / (N + kappa) samples). The uncertainty of that estimate, from R samples,
-reduces kappa, as the variances of the two add:
+in unknown proportions, initially even odds for "independent". The proportions are learned for each
+factor and, around those, for each action of a factor: an action that affects a variable in one
+context z affects it in others, too. Empirical Bayes, in rounds: mu_z is estimated from the other
+rows of the pool, each weighted by what it tells about mu (N kappa / (N + kappa) samples). The
+uncertainty of that estimate, from R samples, reduces kappa, as the variances of the two add:
 
     1 / (k + 1) = 1 / (kappa + 1) + 1 / (R + 1);
 
-a row's odds for each kappa are its Dirichlet-multinomial likelihoods times the proportions; the
-proportions are the mean odds of the rows with visits. The result for each row is a mixture of six
-Dirichlet distributions. A sample of the row itself moves it by at least 1 / (N + 1025): the prior
-is never stronger than about a thousand samples, and its influence is O(1 / N).
+a row's odds for each kappa are its Dirichlet-multinomial likelihoods times the proportions of its
+action; these are the mean odds of the action's rows with visits, and of one more row with the mean
+odds of the factor. The result for each row is a mixture of six Dirichlet distributions. A sample of
+the row itself moves it by at least 1 / (N + 1025): the prior is never stronger than about a
+thousand samples, and its influence is O(1 / N).
 
 Rows that the structure knows to be alike are one row here. A class of rows that belongs to several
 pools is treated as independent.
@@ -33,9 +35,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.learning.statistics import Floats, Statistics
+from fmdp.learning.statistics import Floats
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of
 from fmdp.model.spaces import count
@@ -46,6 +49,8 @@ INDEPENDENT_PRIOR = 0.5
 """Prior probability that a row is independent of its pool."""
 PRIOR_ROWS = 2.0
 """Number of rows that the prior odds of a factor count as."""
+PRIOR_CONTEXTS = 1.0
+"""Number of rows that the proportions of a factor count as among those of one action."""
 ROW_WEIGHT = 1.0
 """Total weight of the prior of an independent row, in samples, uniform over the values."""
 ROUNDS = 3
@@ -65,6 +70,8 @@ class Pools(NamedTuple):
     """[G, K, W]."""
     factor: Index
     """[G]: the (first) factor of the rows."""
+    action: Index
+    """[G, K]: the action of each row, among those of its factor; 0 if that is not known."""
 
 
 class Mixture(NamedTuple):
@@ -95,11 +102,13 @@ class Mixture(NamedTuple):
         return mean, variance
 
 
-def posterior(statistics: Statistics) -> Iterator[Mixture]:
-    """Yield the posterior of every transition entry, shape by shape."""
-    structure = statistics.structure
+def posterior(structure: Structure, cell_counts: NDArray[Any]) -> Iterator[Mixture]:
+    """Yield the posterior of every transition entry, shape by shape.
+
+    `cell_counts` [cells] need not be whole numbers.
+    """
     for pools in pools_of(structure):
-        counts = statistics.cell_counts[pools.cells].astype(np.float64)
+        counts = cell_counts[pools.cells].astype(np.float64)
         yield pooled(pools, counts, structure.m)
 
 
@@ -113,16 +122,16 @@ def pooled(pools: Pools, counts: Floats, n_factors: int) -> Mixture:
     laws = np.array([INDEPENDENT_PRIOR, *[(1.0 - INDEPENDENT_PRIOR) / len(kappas)] * len(kappas)])
     odds = np.empty((len(laws), n_pools, n_rows))
     parameters = np.empty((len(laws), *counts.shape))
-    _mixtures(counts, pools.factor, n_factors, kappas, laws, (odds, parameters))
+    groups = (pools.factor, pools.action, n_factors)
+    _mixtures(counts, groups, kappas, laws, (odds, parameters))
     return Mixture(pools, odds, parameters)
 
 
 @njit(nogil=True)
-def _mixtures(
-    counts: Floats, factor: Index, n_factors: int, kappas: Floats, laws: Floats, out: Any
-) -> None:
+def _mixtures(counts: Floats, groups: Any, kappas: Floats, laws: Floats, out: Any) -> None:
     """Fill odds [C, G, K] and parameters [C, G, K, W]; law 0 is "independent"."""
     odds, parameters = out
+    factor, action, n_factors = groups
     n_pools, n_rows, n_values = counts.shape
     n_laws = laws.shape[0]
     alone = np.empty(n_values)
@@ -137,8 +146,7 @@ def _mixtures(
     prior = np.empty((n_pools, n_rows, n_values))  # counts of the other rows, plus `alone`
     independent = np.empty((n_pools, n_rows))
     weights, log_odds = np.empty(n_laws), np.empty(n_laws)
-    proportions = np.empty((n_factors, n_laws))
-    shares = np.empty((n_factors, n_laws))
+    proportions = np.empty((n_factors, n_rows, n_laws))  # of the actions of every factor
     for g in range(n_pools):
         for k in range(n_rows):
             independent[g, k] = log_likelihood(counts[g, k], alone)
@@ -146,34 +154,65 @@ def _mixtures(
                 odds[law, g, k] = laws[law]
         _set_prior(g, counts, visits, odds, kappas, prior)
     for f in range(n_factors):
-        for law in range(n_laws):
-            proportions[f, law] = laws[law]
+        for k in range(n_rows):
+            for law in range(n_laws):
+                proportions[f, k, law] = laws[law]
     for _ in range(ROUNDS):
-        for f in range(n_factors):
-            for law in range(n_laws):
-                shares[f, law] = PRIOR_ROWS * laws[law]
         for g in range(n_pools):
-            for law in range(n_laws):
-                log_odds[law] = math.log(proportions[factor[g], law])
             for k in range(n_rows):
+                for law in range(n_laws):
+                    log_odds[law] = math.log(proportions[factor[g], action[g, k], law])
                 weights[0] = independent[g, k]
                 size = _weigh_laws(
                     counts[g, k], prior[g, k], visits[g, k], log_odds, kappas, weights
                 )
                 for law in range(n_laws):
                     odds[law, g, k] = weights[law] / size
-                    if visits[g, k] > 0.0:
-                        shares[factor[g], law] += weights[law] / size
             _set_prior(g, counts, visits, odds, kappas, prior)
-        for f in range(n_factors):
-            total = 0.0
-            for law in range(n_laws):
-                total += shares[f, law]
-            for law in range(n_laws):
-                proportions[f, law] = shares[f, law] / total
+        _set_proportions(odds, visits, factor, action, laws, proportions)
     for g in range(n_pools):
         for k in range(n_rows):
             _fill_parameters(counts[g, k], prior[g, k], alone, kappas, parameters[:, g, k])
+
+
+@njit(nogil=True)
+def _set_proportions(
+    odds: Floats, visits: Floats, factor: Index, action: Index, laws: Floats, proportions: Floats
+) -> None:
+    """Set the proportions [factors, actions, laws] to the mean odds of the rows with visits."""
+    n_factors, n_actions, n_laws = proportions.shape
+    of_factor = np.empty((n_factors, n_laws))
+    for f in range(n_factors):
+        for law in range(n_laws):
+            of_factor[f, law] = PRIOR_ROWS * laws[law]
+    for g in range(visits.shape[0]):
+        for k in range(visits.shape[1]):
+            if visits[g, k] > 0.0:
+                for law in range(n_laws):
+                    of_factor[factor[g], law] += odds[law, g, k]
+    for f in range(n_factors):
+        _normalise(of_factor[f])
+        for k in range(n_actions):
+            for law in range(n_laws):
+                proportions[f, k, law] = PRIOR_CONTEXTS * of_factor[f, law]
+    for g in range(visits.shape[0]):
+        for k in range(visits.shape[1]):
+            if visits[g, k] > 0.0:
+                for law in range(n_laws):
+                    proportions[factor[g], action[g, k], law] += odds[law, g, k]
+    for f in range(n_factors):
+        for k in range(n_actions):
+            _normalise(proportions[f, k])
+
+
+@njit(nogil=True)
+def _normalise(weights: Floats) -> None:
+    """Divide the weights by their sum, in place."""
+    total = 0.0
+    for law in range(weights.size):
+        total += weights[law]
+    for law in range(weights.size):
+        weights[law] /= total
 
 
 @njit(nogil=True)
@@ -255,9 +294,10 @@ def log_likelihood(counts: Floats, parameters: Floats) -> float:
 
 @njit(nogil=True)
 def _log_rising(start: float, count: float) -> float:
-    """Return log of start (start + 1) ... (start + count - 1)."""
+    """Return log of start (start + 1) ... (start + count - 1), or of Gamma(start + count) /
+    Gamma(start) if the count is not a whole number."""
     product = 1.0
-    if count <= FACTORS:
+    if count <= FACTORS and count == int(count):
         for j in range(int(count)):
             product *= start + j
         return math.log(product)
@@ -265,6 +305,9 @@ def _log_rising(start: float, count: float) -> float:
     while start < SERIES:
         product *= start
         start += 1.0
+    while end < SERIES:  # only where counts are faded
+        product /= end
+        end += 1.0
     return float(math.log(product) + _log_gamma(end) - _log_gamma(start))
 
 
@@ -291,10 +334,14 @@ def pools_of(structure: Structure) -> tuple[Pools, ...]:
         shape = (rows.shape[1], structure.state_sizes[factor])
         shapes.setdefault(shape, []).append((rows, np.full(len(rows), factor)))
     pools = []
-    for (_, n_values), parts in shapes.items():
+    for (n_rows, n_values), parts in shapes.items():
         rows = np.concatenate([part for part, _ in parts])
         cells = entries.first_cell[rows][..., None] + np.arange(n_values)
-        pools.append(Pools(rows, cells, np.concatenate([factor for _, factor in parts])))
+        factors = np.concatenate([factor for _, factor in parts])
+        actions = np.arange(n_rows)
+        if structure.alike is not None:
+            actions[:] = 0  # a class of alike rows may contain several actions
+        pools.append(Pools(rows, cells, factors, np.tile(actions, (len(rows), 1))))
     return tuple(pools)
 
 
