@@ -5,7 +5,7 @@ Let g_i be the marginal of the last plan's bias along variable i, scaled to [0, 
 each value of s_i. The worth <theta, g_i> of a row has a posterior mean mu and deviation sd, and
 
     u = max(mu + c_x sd, Wilson(mu, sd, c_x)) + c^4 / N^2,    at most 1,
-    c_x^2 = c^2 (1 + log(N_z / (8 N_x)) / 10),    at least c^2,    c = .9,
+    c_x^2 = c^2 (1 + log(N_z / (8 N_x)) / 10),    at least c^2,    c = 1,
 
 is its optimistic worth, where N_x and N_z are the visits to the row and to its context: to all rows
 that differ in the action alone. The plan uses the mean row, with as much mass moved to the best
@@ -23,7 +23,7 @@ model every row is visited infinitely often, and the plans converge to those of 
 (docs/default-learner.md has the proof). With `half_life` old steps lose their weight
 (forgetting.py).
 
-Nothing needs tuning: c is about the scale of the posterior itself. Everything is in units of the
+Nothing needs tuning: c = 1 is the scale of the posterior itself. Everything is in units of the
 bias, and worths that differ by rounding alone count as equal, so the unit of the reward does not
 matter. docs/default-learner.md has the evidence and docs/theory.md a guarantee, which needs a
 larger c and a bias that is a sum over variables.
@@ -76,7 +76,7 @@ class Default(ScopeLearner):
     name = "default"
     plans_for_models = True
 
-    c: float = setting(0.9, "standard deviations of optimism: larger explores more", low=0.0)
+    c: float = setting(1.0, "standard deviations of optimism: larger explores more", low=0.0)
     episodes: str = setting("paced", RULES_MEANING, choices=RULES)
     half_life: int | None = setting(
         None,
