@@ -4,11 +4,11 @@
     python -m benchmarks.default_suite show SUITE [--seeds 20] [--out FOLDER]
 
 For every problem the median, mean and worst gap regret after 10,000 steps over the seeds is divided
-by that of the better of PSRL c=.75 and DORL c=.03 (both exact, with arithmetic episodes), chosen with hindsight problem by
-problem and statistic by statistic.  Over the problems of a suite: geometric mean and maximum, with
-bootstrap intervals over the seeds.  `tuning` is for looking at; `held-back` was looked at twice,
-`fresh` was made for an earlier change of the learner, which it decided, and `unseen` was run once,
-when the present version was final.
+by that of the better of PSRL c=.75 and DORL c=.03 (both exact, with arithmetic episodes), chosen
+with hindsight problem by problem and statistic by statistic. Over the problems of a suite:
+geometric mean and maximum, with bootstrap intervals over the seeds. `tuning` is for looking at;
+`held-back` was looked at twice, `fresh` was made for an earlier change of the learner, which it
+decided, and `unseen` was run once, when the present version was final.
 
 Runs are stored one JSON file a learner and suite, and only what is missing is run. Set
 OMP_NUM_THREADS=1 where processes share a machine.
