@@ -364,7 +364,8 @@ def fleet_rows(
     """Yield the parts of a fleet, the prices of its budgets, and the estimate of its policy."""
     if fleet is None:
         return
-    yield "parts", f"{fleet['parts']:,} of {fleet['types']:,} types"
+    types = "one type" if fleet["types"] == 1 else f"{fleet['types']:,} types"
+    yield "parts", f"{fleet['parts']:,} of {types}"
     for budget in fleet["budgets"]:
         price = f"one more is worth {budget['price']:.4g}" if budget["price"] else "does not bind"
         name = budget["name"]
