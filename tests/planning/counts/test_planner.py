@@ -240,3 +240,24 @@ def test_a_deadline_leaves_bounds() -> None:
     plan = Counts(max_seconds=1e-3).plan(problem("maintenance:30,levels=4,crew=3"))
     assert plan.status is Status.TIME_LIMIT
     assert plan.gain_lower <= plan.gain_upper
+
+
+def test_a_budget_with_costs_is_kept_and_not_planned_on_counts() -> None:
+    """Repairs of 2 hours within 5 hours are at most two repairs."""
+    free = problem("fleet:6,types=1,levels=3,budget=6")
+    hours = {name: [0, 2] for name in free.structure.action_names}
+    budgeted = free.with_constraints(fmdp.budget(free, 5, hours, name="hours"))
+    capped = free.with_constraints(fmdp.at_most(free, 2))
+    plan = Counts(tolerance=TOLERANCE).plan(budgeted)
+    assert_close(plan.gain, Counts(tolerance=TOLERANCE).plan(capped).gain)
+    assert 'constraint "hours" is a budget with costs' in plan.stats["planner_reason"]
+    with pytest.raises(InvalidParameter, match='constraint "hours" is a budget with costs'):
+        Counts(groups=[free.structure.state_names]).plan(budgeted)
+
+
+def test_more_counts_than_floats_can_hold_are_planned_as_a_fleet() -> None:
+    """Two hundred types of four machines each: 35 ** 200 counts."""
+    model = problem("fleet:800,types=200")
+    assert type(choose_planner_of(model).planner) is fmdp.Coupled
+    with pytest.raises(TooLarge, match="counts have about"):
+        Counts().plan(model)

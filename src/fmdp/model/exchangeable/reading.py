@@ -77,6 +77,7 @@ class Reader:
 
     def read(self, reasons: tuple[str, ...]) -> Exchangeable:
         s = self.structure
+        self._refuse_budgets()
         of_parts: list[list[list[_Factor]]] = [
             [[] for _ in range(group.n_parts)] for group in self.groups
         ]
@@ -101,6 +102,14 @@ class Reader:
             tuple(self._cap(c) for c in s.constraints if isinstance(c, AtMost)),
             reasons,
         )
+
+    def _refuse_budgets(self) -> None:
+        """Raise if a constraint is neither a cap nor a table, since counts would not keep it."""
+        s = self.structure
+        for constraint in s.constraints:
+            if not isinstance(constraint, AtMost | Forbidden):
+                label = constraint.label(s.names)
+                raise NotExchangeable(f"{label} is a budget with costs, not a cap (at_most)")
 
     def _factors(self) -> list[_Factor]:
         s, model = self.structure, self.model

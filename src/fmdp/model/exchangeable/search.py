@@ -224,7 +224,8 @@ def _addressed(model: FactoredMDP, group: Group, shared: Sequence[int]) -> Group
     A value addresses the part for which it means something else than for all others. What it means
     for that part and for the others is the way in which it addresses it.
     """
-    for action in shared:
+    near = {v for scope, _ in _tables_of(model, group, 0) for v in scope}
+    for action in sorted(near.intersection(shared)):
         marks = [_slice_marks(model, group, part, action) for part in range(group.n_parts)]
         if not all(marks):
             continue
@@ -259,14 +260,19 @@ def _way(
     return list(marks).index(rare), (rare, other)
 
 
+def _tables_of(model: FactoredMDP, group: Group, part: int) -> list[tuple[Scope, Array]]:
+    """Return the tables of a part, each with its scope: next values, and rewards that name it."""
+    s, own = model.structure, set(group.variables(part))
+    tables = [(s.transition_scopes[i], model.transitions[i]) for i in group.states[part]]
+    rewards = zip(s.reward_scopes, model.rewards, strict=True)
+    return tables + [pair for pair in rewards if not own.isdisjoint(pair[0])]
+
+
 def _slice_marks(model: FactoredMDP, group: Group, part: int, action: int) -> list[bytes]:
     """Return the bytes of what each value of an action means in the tables of a part."""
     s = model.structure
     own = group.variables(part)
-    tables = [(s.transition_scopes[i], model.transitions[i]) for i in group.states[part]]
-    rewards = zip(s.reward_scopes, model.rewards, strict=True)
-    tables += [pair for pair in rewards if not set(own).isdisjoint(pair[0])]
-    found = [pair for pair in tables if action in pair[0]]
+    found = [pair for pair in _tables_of(model, group, part) if action in pair[0]]
     marks = [b""] * s.all_sizes[action] if found else []
     for scope, table in found:
         cube = table.reshape([*s.scope_sizes(scope), -1])

@@ -241,13 +241,7 @@ class Quotient:
     # ---- sizes ----
 
     def _refuse_many(self) -> None:
-        if self.n_states > MAX_SIZE:
-            raise TooLarge(
-                f"counts have {describe_count(self.n_states)} states; at most "
-                f"{describe_count(MAX_SIZE)}",
-                8 * self.n_states,
-                8 * MAX_SIZE,
-            )
+        refuse_many_counts(self.n_states)
         self._refuse_memory(predicted_pair_bytes(self.parts), "its pairs of counts and actions")
 
     def _refuse_memory(self, needed: int, what: str) -> None:
@@ -564,16 +558,27 @@ class PredictedCost(NamedTuple):
     """Per sweep."""
 
 
+def refuse_many_counts(n_counts: int) -> None:
+    """Raise TooLarge if there are too many counts to list."""
+    if n_counts > MAX_SIZE:
+        raise TooLarge(
+            f"counts have {describe_count(n_counts)} states; at most {describe_count(MAX_SIZE)}",
+            8 * n_counts,
+            8 * MAX_SIZE,
+        )
+
+
 def predicted_cost(parts: Exchangeable) -> PredictedCost:
     """Return the predicted cost of a quotient, without listing its pairs.
 
     Chance steps are those of every regime of each group, with no part that is added by itself.
-    Raise TooLarge if the rows of a part depend on too much.
+    Raise TooLarge if there are too many counts, or if the rows of a part depend on too much.
     """
-    pairs = predicted_pair_bytes(parts)
     common = count([parts.model.structure.all_sizes[v] for v in parts.common_states])
     locals_ = [LocalSpace(parts, g) for g in range(len(parts.groups))]
     states = common * math.prod(local.n_counts for local in locals_)
+    refuse_many_counts(states)
+    pairs = predicted_pair_bytes(parts)
     entries, seconds = 0.0, _SECONDS_PER_PAIR * pairs / _BYTES_PER_PAIR
     for local in locals_:
         inner = max(1.0, states / local.n_counts / 4)
