@@ -161,6 +161,29 @@ def test_replacing_by_counts_by_hand() -> None:
     assert policy({"wear_0": "0", "wear_1": "0", "wear_2": "failed"})["action_2"] == "replace"
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_caps_with_different_idle_values(most: int) -> None:
+    """The second cap forbids nothing, but its idle value is not that of the first."""
+    generator = np.random.default_rng(1)
+    law, pay = generator.dirichlet(np.ones(2), 6), generator.random(6)
+    scopes = tuple((i, 3 + i) for i in range(3))
+    caps = fmdp.AtMost((3, 4, 5), most), fmdp.AtMost((3, 4, 5), 3, (1, 1, 1))
+    structure = fmdp.Structure((2,) * 3, (3,) * 3, scopes, scopes, constraints=caps)
+    assert_same_plan(fmdp.FactoredMDP(structure, [law] * 3, [pay] * 3))
+
+
+def test_seven_common_variables_whose_rows_have_more_combinations_than_64_bits_count() -> None:
+    generator = np.random.default_rng(1)
+    common = (*range(7), 9)  # 2^7 states and 5 actions: 640 rows each
+    scopes = (common,) * 7 + ((0, 7), (0, 8))
+    tables = [generator.dirichlet(np.full(2, 0.5), 640) for _ in range(7)]
+    law, pay = generator.dirichlet(np.ones(2), 4), generator.random(2)
+    structure = fmdp.Structure((2,) * 9, (5,), scopes, ((7,), (8,), common))
+    assert_same_plan(
+        fmdp.FactoredMDP(structure, [*tables, law, law], [pay, pay, generator.random(640)])
+    )
+
+
 # ---- policies ------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,23 @@ def test_two_machines_by_hand() -> None:
     assert none.gain_upper == pytest.approx(0.0, abs=1e-6)
 
 
+def test_rewards_that_cancel_are_summed_with_an_allowance_for_their_size() -> None:
+    """1e9 + 0.152 - 1e9 is summed to less than 0.152 in floating point."""
+    law, idle = np.full((4, 2), 0.5), np.zeros(4)
+    structure = Structure(
+        (2, 2),
+        (2, 2),
+        ((0, 2), (1, 3)),
+        ((0, 2), (1, 3), (0,), (0,), (0,)),
+        ((0, 1), (0, 1), (0, 1e9), (0, 1), (-1e9, 0)),
+        constraints=(AtMost((2, 3), 1),),
+    )
+    rewards = [idle, idle, *(np.full(2, reward) for reward in (1e9, 0.152, -1e9))]
+    upper = TIGHT.plan(FactoredMDP(structure, [law, law], rewards)).gain_upper
+    assert upper is not None
+    assert upper >= 0.152
+
+
 def test_a_part_whose_gain_depends_on_its_state_is_bounded_by_its_best_state() -> None:
     """The first part never moves and pays its state."""
     stay = np.repeat(np.eye(2), 2, axis=0)

@@ -231,7 +231,7 @@ class Quotient:
         """For each move the states in which it is possible."""
         self._offsets: dict[_BlockKey, int] = {}
         self._n_rows = 0
-        self._law_numbers: dict[int, int] = {}
+        self._law_numbers: dict[tuple[int, ...], int] = {}
         self._chances: dict[tuple[int, int, int], Chance] = {}
         self._list_pairs()
         self.laws = self._law_table()
@@ -356,13 +356,9 @@ class Quotient:
         rows = self._rows(regimes, values)
         laws = None
         if self.shape[-1] > 1:
-            numbers = values.law_numbers()
-            different, inverse = np.unique(numbers, return_inverse=True)
-            known = [
-                self._law_numbers.setdefault(int(number), len(self._law_numbers))
-                for number in different
-            ]
-            laws = np.array(known, dtype=np.int32)[inverse.reshape(-1)]
+            different, place = values.laws()
+            known = [self._law_numbers.setdefault(law, len(self._law_numbers)) for law in different]
+            laws = np.array(known, dtype=np.int32)[place]
         return Pairs(states.astype(np.int32), rows, rewards, laws)
 
     def _rows(self, regimes: list[Indices], values: PairValues) -> Indices:
@@ -414,13 +410,11 @@ class Quotient:
 
     def _law_table(self) -> Floats:
         """Return the laws of the next common values: [laws, common values]."""
-        factors = common_transitions(self.parts)
         laws = np.ones((len(self._law_numbers), 1))
+        factors = common_transitions(self.parts)
         numbers = np.array(list(self._law_numbers), dtype=np.int64)
-        steps = strides([math.prod(f.table.shape[:-1]) for f in factors])
-        for factor, step in zip(factors, steps, strict=True):
-            table = factor.table.reshape(-1, factor.table.shape[-1])
-            row = table[numbers // step % len(table)]
+        for factor, rows in zip(factors, numbers.reshape(len(laws), len(factors)).T, strict=True):
+            row = factor.table.reshape(-1, factor.table.shape[-1])[rows]
             laws = (laws[:, :, None] * row[:, None, :]).reshape(len(laws), -1)
         return laws
 
@@ -609,11 +603,14 @@ def predicted_pair_bytes(parts: Exchangeable) -> int:
 
 
 def _most_active(parts: Exchangeable, local: LocalSpace) -> int:
-    """Return a bound on the parts of a group with another than the default action."""
+    """Return a bound on the parts of a group with another than the default action.
+
+    A cap bounds them only if its idle values are the default action: those of two caps may differ.
+    """
+    default = {slot: int(local.value(slot)[local.defaults[0]]) for slot in local.action_slots}
     most = local.n_parts
     for cap in parts.caps:
-        slots = {slot for g, slot, _ in cap.of_parts if g == local.number}
-        if len(slots) == len(local.action_sizes):
+        if default == {slot: idle for g, slot, idle in cap.of_parts if g == local.number}:
             most = min(most, cap.most)
     return most
 
@@ -864,9 +861,15 @@ class PairValues:
                 rewards += self.counts[local.number][c] * table[row, c]
         return rewards
 
-    def law_numbers(self) -> Indices:
-        """Return a number of the law of the next common values for every pair."""
-        numbers = np.zeros(len(self.states), dtype=np.int64)
-        for factor in common_transitions(self.parts):
-            numbers = numbers * math.prod(factor.table.shape[:-1]) + self.common_rows(factor)
-        return numbers
+    def laws(self) -> tuple[list[tuple[int, ...]], Indices]:
+        """Return the different laws of the next common values, each as the rows of its factors, and
+        the place of that of every pair among them."""
+        columns = [self.common_rows(factor) for factor in common_transitions(self.parts)]
+        # Numbered again after every factor: the number of all combinations may be beyond 64 bits.
+        place = np.zeros(len(self.states), dtype=np.int64)
+        first = place[:0]
+        for rows in columns:
+            joint = place * (int(rows.max(initial=0)) + 1) + rows
+            _, first, inverse = np.unique(joint, return_index=True, return_inverse=True)
+            place = inverse.reshape(-1)
+        return list(zip(*(rows[first].tolist() for rows in columns), strict=True)), place

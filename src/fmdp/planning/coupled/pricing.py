@@ -173,9 +173,9 @@ def _upper_bounds(
     values = action_values(block, prices, (1.0 - restart) * bias, np.arange(n_types))
     residual = (values - bias[:, :, None]).max(axis=(1, 2))
     residual += restart * (law * bias).sum(axis=1)
-    paid = np.abs(block.rewards).max(axis=(1, 2)) + (block.costs @ prices).max(axis=1)
-    size = np.abs(bias).max(axis=1) + paid
-    allowance = np.array([rounding_allowance(float(one), 2 * n_states + 16) for one in size])
+    size = np.abs(bias).max(axis=1) + block.reward_sizes + (block.costs @ prices).max(axis=1)
+    roundings = 2 * n_states + 15 + max(1, len(block.shape.reward_scopes))
+    allowance = np.array([rounding_allowance(float(one), roundings) for one in size])
     upper: Floats = residual + (len(prices) + 1) * allowance
     return upper
 

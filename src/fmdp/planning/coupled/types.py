@@ -34,6 +34,8 @@ class Block:
     """[T, S, A, S]"""
     rewards: Floats
     """[T, S, A]"""
+    reward_sizes: Floats
+    """[T]: the sum over reward factors of the largest |reward|; theirs may cancel in `rewards`."""
     costs: Floats
     """[T, A, K], in units"""
     allowed: Mask
@@ -119,13 +121,16 @@ def _block(shape: Shape, model: FactoredMDP, by_start: bool, memory_limit: int) 
             *transitions.shape[:2], -1
         )
     rewards = np.zeros((len(first), n_states * n_actions))
+    reward_sizes = np.zeros(len(first))
     for column, scope in zip(columns[len(shape.state_sizes) :], shape.reward_scopes, strict=True):
         rewards += column[first][:, project(sizes, scope)]
+        reward_sizes += np.abs(column[first]).max(axis=1)
     costs = shape.costs[first]
     return Block(
         shape,
         transitions.reshape(len(first), n_states, n_actions, n_states),
         rewards.reshape(len(first), n_states, n_actions),
+        reward_sizes,
         np.ascontiguousarray(costs.transpose(0, 2, 1), dtype=np.float64),
         shape.allowed,
         cheapest_actions(shape.allowed, costs)[:, 0],
