@@ -220,7 +220,7 @@ _SIGNATURE = {
             metavar="exact|alp|span|coupled",
             help="Planner, with optional settings, e.g. alp,basis=pairs; module:Class for your "
             "own. Default: exact if it fits into memory (inside learners: if a plan is predicted "
-            "to be fast enough), else coupled if parts share budgets only, else alp.",
+            "to be fast enough), else coupled if parts share at most budgets, else alp.",
             autocompletion=complete_planner,
             **_PANEL,
         ),

@@ -29,7 +29,7 @@ from fmdp.planning.constrained.planner import plan_with_limits
 from fmdp.planning.counts.planner import Counts
 from fmdp.planning.counts.quotient import PredictedCost, predicted_cost
 from fmdp.planning.coupled import Coupled
-from fmdp.planning.coupled.fleet import shares_budgets
+from fmdp.planning.coupled.fleet import what_parts_share
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.joining import parts_to_plan
@@ -49,7 +49,7 @@ COUNTED_STATES = 1 << 12
 COUNTS_PER_STATE = 8
 """Counts are the default if they are by this factor fewer than joint states, and a sweep by this
 factor faster: the parts have to be found first."""
-COUNTS_SECONDS = 5.0
+COUNTS_SECONDS = 2.0
 """Longest predicted sweep with which counts are the default instead of an approximate planner."""
 _SECONDS_PER_FLAT_BYTE = 1e-10
 """A sweep over a flat model reads every probability once."""
@@ -75,8 +75,8 @@ def plan(
         A planner, such as `Exact(tolerance=1e-3)`, or a text: "exact", "alp,basis=pairs". None is
         exact if there are at most 2^22 states and the predicted memory fits; `counts` if the model
         has thousands of states and exchangeable parts, so that counts are much cheaper; otherwise
-        it is `coupled` for parts that share budgets only, else the approximate linear program, and
-        `stats["planner_reason"]` of the plan gives the reason.
+        it is `coupled` for parts that share at most budgets, else the approximate linear program,
+        and `stats["planner_reason"]` of the plan gives the reason.
     limits
         Limits on long-run averages: {name: (sense, value)}, the name that of a reward factor or a
         quantity, the sense "<=" or ">=". Exact planner only; docs/limits.md says what the plan then
@@ -345,8 +345,9 @@ def choose_planner(
             )
     if reason is None:
         return Chosen(Exact(memory_limit=memory_limit), None)
-    if coupled and shares_budgets(structure):
-        return Chosen(Coupled(memory_limit=memory_limit), f"{reason}; its parts share budgets only")
+    shared = what_parts_share(structure) if coupled else None
+    if shared is not None:
+        return Chosen(Coupled(memory_limit=memory_limit), f"{reason}; {shared}")
     # Imported on use: it loads a solver of linear programs.
     from fmdp.planning.alp import ALP
 

@@ -284,3 +284,18 @@ def test_more_counts_than_floats_can_hold_are_planned_as_a_fleet() -> None:
     assert type(choose_planner_of(model).planner) is fmdp.Coupled
     with pytest.raises(TooLarge, match="counts have about"):
         Counts().plan(model)
+
+
+def test_a_state_that_is_hardly_ever_reached_does_not_end_the_sweeps() -> None:
+    # Without replacements all 100 components fail, and with them that happens once in 10^200
+    # steps: biases of such policies are too large for policy iteration, but the sweeps converge.
+    plan = fmdp.plan(fmdp.problem("maintenance:100,levels=2,crew=5,k=90,wear=0.01"))
+    assert plan.planner == "counts"
+    assert plan.status is Status.CONVERGED
+    assert plan.gain == pytest.approx(-3.0752591, abs=1e-5)
+
+
+def test_counts_are_not_chosen_where_many_parts_act_with_chances_of_their_own() -> None:
+    # 40 of 100 arms act, in 12,341 ways.
+    assert choose_planner_of(fmdp.problem("restless:100")).planner.name == "coupled"
+    assert choose_planner_of(fmdp.problem("restless:20")).planner.name == "counts"

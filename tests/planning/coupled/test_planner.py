@@ -32,8 +32,12 @@ def test_it_is_chosen_where_exact_is_too_large_and_parts_share_budgets() -> None
     assert planner == Coupled()
     assert reason is not None
     assert reason.endswith("its parts share budgets only")
+    independent, reason = choose_planner(fmdp.problem("riverswim:12").structure)
+    assert independent.name == "coupled"
+    assert reason is not None
+    assert reason.endswith("its parts are independent")
     assert choose_planner(fleet(5, 3, 2).structure).planner.name == "exact"
-    # No budget, or a factor over all parts: the linear program as before.
+    # Parts that depend on each other, or a factor over all parts: the linear program.
     assert choose_planner(fmdp.problem("circle:30").structure).planner.name == "alp"
     joined = fmdp.problem("maintenance:24,crew=2,k=12,penalty=0").structure
     assert choose_planner(joined).planner.name == "alp"

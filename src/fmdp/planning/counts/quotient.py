@@ -565,8 +565,8 @@ def refuse_many_counts(n_counts: int) -> None:
 def predicted_cost(parts: Exchangeable) -> PredictedCost:
     """Return the predicted cost of a quotient, without listing its pairs.
 
-    Chance steps are those of every regime of each group, with no part that is added by itself.
-    Raise TooLarge if there are too many counts, or if the rows of a part depend on too much.
+    Each regime of a group has a chance step for every way in which parts with rows of their own may
+    act. Raise TooLarge if there are too many counts, or if the rows of a part depend on too much.
     """
     common = count([parts.model.structure.all_sizes[v] for v in parts.common_states])
     locals_ = [LocalSpace(parts, g) for g in range(len(parts.groups))]
@@ -578,10 +578,17 @@ def predicted_cost(parts: Exchangeable) -> PredictedCost:
         inner = max(1.0, states / local.n_counts / 4)
         for regime in _RegimesOfGroup(parts, local).regimes:
             chance = Chance(regime.base, local.n_parts)
-            alternatives = 1 + len(regime.extra)
-            entries += chance.entries * alternatives * inner
-            seconds += chance.seconds * alternatives * inner
+            steps = _chance_steps(parts, local, len(regime.extra))
+            entries += (chance.entries + local.n_counts * steps) * inner
+            seconds += chance.seconds * steps * inner
     return PredictedCost(states, pairs + int(8 * entries), seconds)
+
+
+def _chance_steps(parts: Exchangeable, local: LocalSpace, n_extra: int) -> int:
+    """Return how many multisets of parts with rows of their own may act at once."""
+    own = min(_most_active(parts, local), local.n_parts) if local.n_actions > 1 else 0
+    addressed = 1 + n_extra if local.ways else 1
+    return n_compositions(own, n_extra + 1) * addressed
 
 
 def predicted_pair_bytes(parts: Exchangeable) -> int:

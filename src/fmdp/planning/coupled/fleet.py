@@ -97,14 +97,15 @@ def fleet_of(structure: Structure) -> Fleet:
     return fleet
 
 
-def shares_budgets(structure: Structure) -> bool:
-    """Return whether a structure is several parts that share budgets and nothing else."""
-    if not any(isinstance(constraint, LinearCap) for constraint in structure.constraints):
-        return False
+def what_parts_share(structure: Structure) -> str | None:
+    """Return how several parts depend on each other; None if they share more than budgets."""
     try:
-        return bool(fleet_of(structure).caps)
+        fleet = fleet_of(structure)
     except InvalidModel:
-        return False
+        return None
+    if fleet.n_parts == 1:
+        return None
+    return "its parts share budgets only" if fleet.caps else "its parts are independent"
 
 
 def _split(structure: Structure) -> tuple[str, Fleet | None]:
