@@ -7,7 +7,7 @@ and the policy of the same planner with the true tables; and what a growing basi
 Part `learners` runs random actions, the policy planned on the true model, the default learner and
 PSRL, and draws the figure. Part `bases` compares the basis `singles`, the default inside learners,
 with all functions of a few neighbours each (`fmdp.chains`), and with one that grows once inside the
-default learner (`GrownOnce`).
+default learner (`GrownOnce`). The last two take minutes, except for neighbours on the circle.
 
 One process, one thread; seconds are of the processor. Results are written after every run.
 """
