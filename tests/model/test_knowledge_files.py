@@ -616,7 +616,7 @@ def put(target: Any, path: Sequence[Any], value: Any) -> None:
         (("constraints", 0), {"at_most": 1, "of": ["left"]}, ["action", "of actions left"]),
         (("constraints", 0), {"at_most": 1, "idle": "lazy"}, ["constraint 0", '"lazy"']),
         (("constraints", 0), {"at_most": 1, "idle": [0, 0]}, ["2 values for 1 variables"]),
-        (("constraints", 0), {"budget": 1, "costs": {}}, ['unknown key "budget"']),
+        (("constraints", 0), {"budget": 1, "costs": {}}, ['a budget needs "version": 3']),
         (("constraints", 0, "forbids"), [], ['did you mean "forbid"?']),
         (("initial_state",), {"left": "up"}, ["initial state", '"right"']),
         (("initial_state",), {"left": "up", "right": "top"}, ["initial state", '"top"']),

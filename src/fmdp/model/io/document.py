@@ -424,7 +424,11 @@ def _constraints(value: Any, variables: Structure, version: int) -> list[Constra
         if "at_most" in entry:
             fields = keyed(entry, label, required=("at_most",), optional=("name", "of", "idle"))
             constraints.append(_at_most(fields, variables, name, label))
-        elif version >= 3 and "budget" in entry:
+        elif "budget" in entry:
+            if version < 3:
+                raise InvalidModel(
+                    f'{label}: a budget needs "version": 3 of the model file; it is {version}'
+                )
             fields = keyed(entry, label, required=("budget", "costs"), optional=("name",))
             constraints.append(_budget(fields, variables, name, label))
         else:
