@@ -72,6 +72,7 @@ def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -
     [
         pytest.param("choosing.md", 1, 1, marks=pytest.mark.slow),
         ("counts.md", 2, 2),
+        pytest.param("fleet-tutorial.md", 1, 6, marks=pytest.mark.slow),
         ("fleets.md", 2, 1),
         ("install.md", 1, 0),
         ("limits.md", 2, 1),
