@@ -160,3 +160,13 @@ def test_numbers_are_values(run: Any, tmp_path: Path) -> None:
         assert {type(value) for one in said["values"] for value in one[0].values()} == {str}
     wrong = run("act", str(tmp_path / "m.json"), str(tmp_path / "p.npz"), "--state", '{"beds": 0}')
     assert '--state: "beds" has no value 0; must be one of 2, 1' in wrong.refusal
+
+
+def test_an_action_that_the_model_forbids_is_refused(
+    run: Any, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    model = pumps()
+    strict = model.with_constraints(fmdp.forbid(model, {"crew": "pump_b"}, name="not there"))
+    fmdp.save(strict, tmp_path / "strict.json")
+    refusal = run("act", str(tmp_path / "strict.json"), saved[1], "--state", TEXT).refusal
+    assert 'constraint "not there" forbids crew=pump_b' in refusal

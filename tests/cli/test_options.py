@@ -19,6 +19,7 @@ from fmdp.planning.registry import PLANNERS
 from .conftest import Ran
 
 BY_TEXT_ALONE = {"weight_cap", "targets", "threads", "relevance", "intervals", "gap"}
+BY_TEXT_ALONE |= {"groups", "average", "policy", "simulated_steps", "seed"}
 """Settings without an option (`--planner alp,targets=split`), or with a flag (--robust)."""
 
 
@@ -56,7 +57,7 @@ def test_the_help_has_the_defaults_that_are_declared(setting: str) -> None:
         if stated is None:
             assert one.default is None or one.required, (planner, one.default_text)
             continue
-        (shown,) = re.findall(rf"(\w+) for {planner}\b", stated[1]) or [stated[1]]
+        (shown,) = re.findall(rf"(\w+) for [\w, ]*\b{planner}\b", stated[1]) or [stated[1]]
         if one.default is None:  # the meaning names the value that stands in its place
             for number in re.findall(r"\d[\d.e-]*", shown.partition(";")[0]):
                 assert number in one.meaning, (planner, shown, one.meaning)

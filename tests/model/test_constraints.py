@@ -257,8 +257,14 @@ def test_a_model_takes_them() -> None:
         (lambda: budget(PUMPS, 1, {"crew_1": [0, 1]}), '2 costs of "crew_1"; must be 3'),
         (lambda: budget(PUMPS, 1, {"crew_1": {"P9": 1}}), '"crew_1" has no value "P9"'),
         (lambda: budget(PUMPS, 1, {"crew_1": {"P1": 1, 1: 1}}), "is there twice"),
-        (lambda: budget(PUMPS, 1, {"crew_1": {"P1": -1}}), "0 or more, for each of its values"),
-        (lambda: budget(PUMPS, 1, {"crew_1": {"P1": "a"}}), "0 or more, for each of its values"),
+        (
+            lambda: budget(PUMPS, 1, {"crew_1": {"P1": -1}}),
+            "cost -1 of crew_1=P1; must be a finite",
+        ),
+        (
+            lambda: budget(PUMPS, 1, {"crew_1": {"P1": "a"}}),
+            "of crew_1=P1; must be a finite number",
+        ),
         (lambda: budget(PUMPS, float("nan"), {"crew_1": {"P1": 1}}), "budget nan: must be a"),
         (lambda: Budget((2,), 1, ((1, float("inf")),)), "must be one finite number"),
         (lambda: Budget((2,), 1, ((0, 1), (0, 1))), "costs of 2 variables; must be 1"),

@@ -79,6 +79,7 @@ def act(
     chosen = saved(asked, step) if isinstance(saved, TimedPolicy) else saved(asked)
     if not isinstance(saved, TimedPolicy):
         refuse_step(step)
+    structure.check_allowed(asked, structure.check_action(chosen))
     explanation, reason = None, None
     with progress(f"evaluating {policy}"):
         try:

@@ -155,11 +155,15 @@ PLANNER_OPTIONS = (
         "criterion",
         "criterion",
         "discounted|average|finite",
-        "What to maximise: the discounted sum of rewards, the average per step, or (exact only) "
-        "the sum over --horizon steps. Default: average for exact, discounted for alp.",
+        "What to maximise: the discounted sum of rewards, the average per step, or (exact and "
+        "counts) the sum over --horizon steps. Default: average for exact, counts and coupled; "
+        "discounted for alp.",
     ),
     PlannerOption(
-        "horizon", "horizon", "H", "exact: number of steps of --criterion finite, which needs it."
+        "horizon",
+        "horizon",
+        "H",
+        "exact, counts: number of steps of --criterion finite, which needs it.",
     ),
     PlannerOption(
         "discount",
@@ -217,10 +221,11 @@ _SIGNATURE = {
         str | None,
         typer.Option(
             "--planner",
-            metavar="exact|alp|span|coupled",
+            metavar="exact|counts|coupled|alp|span",
             help="Planner, with optional settings, e.g. alp,basis=pairs; module:Class for your "
             "own. Default: exact if it fits into memory (inside learners: if a plan is predicted "
-            "to be fast enough), else coupled if parts share at most budgets, else alp.",
+            "to be fast enough), counts where parts are exchangeable and counts are clearly "
+            "cheaper, else coupled if parts share at most budgets, else alp.",
             autocompletion=complete_planner,
             **_PANEL,
         ),

@@ -367,7 +367,9 @@ def fleet_rows(
     types = "one type" if fleet["types"] == 1 else f"{fleet['types']:,} types"
     yield "parts", f"{fleet['parts']:,} of {types}"
     for budget in fleet["budgets"]:
+        # Every price that is large enough is best for a limit of 0, so its price is no slope.
         price = f"one more is worth {budget['price']:.4g}" if budget["price"] else "does not bind"
+        price = price if budget["limit"] else "nothing that costs is allowed"
         name = budget["name"]
         label = name if "budget" in name else f"budget {name}"
         yield label, f"at most {budget['limit']:g}; {price}"

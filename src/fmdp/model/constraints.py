@@ -350,7 +350,7 @@ class Budget(LinearCap):
     def __post_init__(self) -> None:
         check_name(self.name)
         object.__setattr__(self, "actions", _scope(self.actions, "a budget"))
-        limit = _cost(self.limit)
+        limit = checked_cost(self.limit)
         if limit is None:
             raise InvalidModel(f"budget {shown(self.limit)}: must be a finite number, 0 or more")
         object.__setattr__(self, "limit", limit)
@@ -367,7 +367,7 @@ class Budget(LinearCap):
 
     def _checked_row(self, v: int, costs: Any) -> tuple[float, ...]:
         given = items(costs, f"{self.label()}: costs of variable {v}")
-        row = tuple(cost for cost in map(_cost, given) if cost is not None)
+        row = tuple(cost for cost in map(checked_cost, given) if cost is not None)
         if not row or len(row) != len(given):
             raise InvalidModel(
                 f"{self.label()}: costs {shown(given)} of variable {v}; must be one finite number, "
@@ -449,7 +449,7 @@ class Budget(LinearCap):
         return type(self), (self.actions, self.limit, self.costs, self.name)
 
 
-def _cost(given: Any) -> float | None:
+def checked_cost(given: Any) -> float | None:
     """Return a finite number that is not negative, whole ones as ints; None for anything else."""
     whole = whole_number(given)
     if whole is None and not isinstance(given, float | np.floating):

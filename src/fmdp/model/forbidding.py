@@ -21,7 +21,15 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge, did_you_mean
 from fmdp.model.conditions import value_of
-from fmdp.model.constraints import MOST_ROWS, AtMost, Budget, Forbidden, Mask, check_name
+from fmdp.model.constraints import (
+    MOST_ROWS,
+    AtMost,
+    Budget,
+    Forbidden,
+    Mask,
+    check_name,
+    checked_cost,
+)
 from fmdp.model.naming import listed
 from fmdp.model.spaces import count, items, shown, whole_number
 from fmdp.model.structure import Structure, check_structure
@@ -253,6 +261,12 @@ def budget(
         if v in rows:
             raise InvalidModel(f'{label}: "{s.names[v]}" is there twice')
         rows[v] = _costs_of_values(s, v, given, label)
+        for position, cost in enumerate(rows[v]):
+            if checked_cost(cost) is None:
+                raise InvalidModel(
+                    f"{label}: cost {shown(cost)} of {s.names[v]}={s.values[v][position]}; "
+                    f"must be a finite number, 0 or more"
+                )
     numbers = tuple(sorted(rows))
     return Budget(numbers, limit, tuple(rows[v] for v in numbers), name)
 

@@ -72,6 +72,15 @@ def test_a_plan_of_a_large_fleet(capsys: Any, tmp_path: Path) -> None:
     assert "certified bound" in text
 
 
+def test_a_limit_of_zero_has_no_price_in_the_text(capsys: Any, tmp_path: Path) -> None:
+    fmdp.save(fleet(6, 2, 0), tmp_path / "fleet.json")
+    arguments = ["plan", str(tmp_path / "fleet.json"), "--planner", "coupled,simulated_steps=0"]
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "at most 0; nothing that costs is allowed" in text
+    assert "is worth" not in text
+
+
 def test_json_has_the_fleet(capsys: Any, tmp_path: Path) -> None:
     fmdp.save(fleet(6, 2, 2), tmp_path / "fleet.json")
     arguments = ["plan", str(tmp_path / "fleet.json"), "--planner", "coupled,policy=id", "--json"]
