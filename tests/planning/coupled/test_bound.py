@@ -74,6 +74,24 @@ def test_two_machines_by_hand() -> None:
     assert none.gain_upper == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("exponent", [-40, -30, 30])
+def test_rewards_in_another_unit_scale_the_bound_and_the_prices(exponent: int) -> None:
+    model, unit = fleet(6, 6, 2, seed=3), 2.0**exponent
+    s = model.structure
+    scaled = FactoredMDP(
+        s.with_ranges([(0.0, unit)] * s.l),
+        model.transitions,
+        [unit * rewards for rewards in model.rewards],
+    )
+    plan = TIGHT.plan(model)
+    other = Coupled(policy="priority", tolerance=1e-9 * unit, simulated_steps=16).plan(scaled)
+    assert plan.gain_upper is not None
+    assert other.gain_upper == unit * plan.gain_upper
+    (price,), (other_price,) = (p.stats["fleet"]["budgets"] for p in (plan, other))
+    assert price["price"] > 0.01
+    assert other_price["price"] == unit * price["price"]
+
+
 def test_rewards_that_cancel_are_summed_with_an_allowance_for_their_size() -> None:
     """1e9 + 0.152 - 1e9 is summed to less than 0.152 in floating point."""
     law, idle = np.full((4, 2), 0.5), np.zeros(4)

@@ -227,10 +227,13 @@ class DualSearch:
         self.gap = math.inf
         self.finished = False
         copies = np.concatenate([block.copies for block in types.blocks])
-        # Lines are divided by the number of parts, so that the linear program is well scaled.
+        # Lines are divided by the number of parts, and rewards by a power of two near their range,
+        # so that the linear program is well scaled: the tolerances of its solver are absolute.
         self._scale = float(copies.sum())
         spread = [np.ptp(block.rewards, axis=(1, 2)).max(initial=0.0) for block in types.blocks]
-        self.most = _LARGEST_PRICE * (max(map(float, spread)) or 1.0)
+        largest = max(map(float, spread)) or 1.0
+        self._unit = 2.0 ** round(math.log2(largest))
+        self.most = _LARGEST_PRICE * largest
 
     def run(
         self,
@@ -260,7 +263,10 @@ class DualSearch:
         return min(self.rounds, key=lambda tried: tried.upper)
 
     def _lowest(self) -> tuple[Floats, float, Floats]:
-        return lowest_point(np.array([r.line for r in self.rounds]) / self._scale, self.most)
+        lines = np.array([r.line for r in self.rounds]) / self._scale
+        lines[:, -1] /= self._unit
+        prices, least, shares = lowest_point(lines, self.most / self._unit)
+        return prices * self._unit, least * self._unit, shares
 
     def _round(self, prices: Floats) -> Round:
         before = self.rounds[-1].blocks if self.rounds else [None] * len(self.types.blocks)
