@@ -190,6 +190,21 @@ def test_how_a_capped_program_ends(monkeypatch: pytest.MonkeyPatch, ended: Statu
         assert plan.stats["grown_until"] == "gap"
 
 
+def test_no_policy_is_judged_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that Ctrl-C stopped returns its policy at once, without a simulation."""
+    solve, judged = PreparedALP.solve, []
+
+    def interrupted(self: PreparedALP, *given: Any, **named: Any) -> fmdp.Plan:
+        return replace(solve(self, *given, **named), status=Status.INTERRUPTED)
+
+    monkeypatch.setattr(PreparedALP, "solve", interrupted)
+    monkeypatch.setattr(growth, "simulated_gain", lambda *given: judged.append(1))
+    plan = ALP().plan(problem("circle:7,dynamics=guestrin,reward=mean"))
+    assert plan.status is Status.INTERRUPTED
+    assert plan.policy is not None
+    assert not judged
+
+
 @pytest.mark.parametrize("method", ["cuts", "factored"])
 @pytest.mark.parametrize("criterion", ["discounted", "average"])
 @pytest.mark.parametrize("family", ["pairs", "indicators"])

@@ -306,8 +306,10 @@ class _BasisGrowth:
                 self.best = _Candidate(plan, settings, -math.inf)
             return None
         judged: tuple[Ints, Floats, float] | None = None
-        with suppress(TimeUp):  # a policy that was not judged comes after all others
-            judged = self.judged(plan, scopes)
+        # After Ctrl-C there is no time for the simulation, which may take minutes.
+        if plan.status is not Status.INTERRUPTED:
+            with suppress(TimeUp):  # a policy that was not judged comes after all others
+                judged = self.judged(plan, scopes)
         gain = None if judged is None else judged[2]
         self.record(n_weights, settings.criterion, settings.weight_cap, plan.gain_upper, gain)
         candidate = _Candidate(plan, settings, -math.inf if gain is None else gain)
