@@ -44,7 +44,7 @@ def exchangeable_parts(
     """
     given = None if declared is None else tuple(map(tuple, declared))
     try:
-        return _found(model, given)
+        return _proven_groups(model, given)
     except (NotExchangeable, InvalidModel, TooLarge) as error:
         if declared is not None:
             raise InvalidParameter(f"the parts are not exchangeable: {error}") from None
@@ -67,7 +67,7 @@ def exchangeable_by_alike(structure: Structure) -> Exchangeable | None:
     return exchangeable_parts(FactoredMDP.trusted(structure, *tables))[0]
 
 
-def _found(
+def _proven_groups(
     model: FactoredMDP, declared: tuple[tuple[str, ...], ...] | None
 ) -> tuple[Exchangeable | None, tuple[str, ...]]:
     model = without_all_but(model, _members_of_sums(model.structure))

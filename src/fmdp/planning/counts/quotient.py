@@ -121,10 +121,10 @@ class LocalSpace:
     def value(self, slot: int) -> Indices:
         """Return the value of a variable of the part in each class."""
         n = len(self.state_sizes)
-        sizes, joint = (self.state_sizes, self.state), (self.action_sizes, self.action)
         if slot < n:
-            return sizes[1] // strides(sizes[0])[slot] % sizes[0][slot]
-        return joint[1] // strides(joint[0])[slot - n] % joint[0][slot - n]
+            return self.state // strides(self.state_sizes)[slot] % self.state_sizes[slot]
+        place = slot - n
+        return self.action // strides(self.action_sizes)[place] % self.action_sizes[place]
 
     def number_of(self, state: int, action: int, way: int = 0) -> int:
         """Return the number of a class."""
@@ -223,7 +223,7 @@ class Quotient:
         self.shape = self.space.shape
         self.n_states = self.space.n_states
         self._refuse_many()
-        self.regimes = tuple(map(self._regimes_of, self.locals))
+        self.regimes = tuple(_RegimesOfGroup(parts, local) for local in self.locals)
         """By group the rows of its classes in every context."""
         self.moves: tuple[Move, ...] = tuple(self._all_moves())
         """The actions of the quotient."""
@@ -327,11 +327,6 @@ class Quotient:
                 move = Move(common, chosen)
                 if _within_caps(parts, self.locals, move):
                     yield move
-
-    # ---- rows ----
-
-    def _regimes_of(self, local: LocalSpace) -> _RegimesOfGroup:
-        return _RegimesOfGroup(self.parts, local)
 
     # ---- pairs ----
 

@@ -175,7 +175,7 @@ def _upper_bounds(
     residual += restart * (law * bias).sum(axis=1)
     size = np.abs(bias).max(axis=1) + block.reward_sizes + (block.costs @ prices).max(axis=1)
     roundings = 2 * n_states + 15 + max(1, len(block.shape.reward_scopes))
-    allowance = np.array([rounding_allowance(float(one), roundings) for one in size])
+    allowance = rounding_allowance(1.0, roundings) * size
     upper: Floats = residual + (len(prices) + 1) * allowance
     return upper
 
