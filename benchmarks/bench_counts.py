@@ -217,7 +217,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def write_page(rows: list[dict[str, Any]]) -> None:
     page = PAGE.read_text()
-    start, end = "<!-- measured: counts -->\n", "\n<!-- end of counts -->"
+    start, end = "<!-- measured: counts -->\n", "\n<!-- measured ends: counts -->"
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
     PAGE.write_text(pattern.sub(lambda _: start + table(rows) + end, page, count=1))
 

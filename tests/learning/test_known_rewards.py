@@ -43,7 +43,7 @@ def test_plans_are_paid_with_the_rewards_of_the_model(
 ) -> None:
     """The observed rewards are 0 and 1, of coins: no estimate is a mean of the model."""
     known = run(kind.make({**kind.example, "rewards": "known"}), steps)
-    flat = known.statistics.structure != MODEL.structure
+    flat = known.statistics.structure.state_sizes != MODEL.structure.state_sizes
     truth = flat_model(MODEL).rewards if flat else MODEL.rewards
     expected = {round(float(r), 12) for table in truth for r in np.ravel(table)}
     found = set(rewards_of(known))

@@ -448,7 +448,7 @@ def test_balls_of_one_factor_alone_are_taken() -> None:
     model = fmdp.problem("circle:2")
     tables = OptimisticTables.from_model(model)
     prepared = Projected().prepare(model.structure)
-    with pytest.raises(FmdpError, match="takes balls around the rows of one factor; got 2"):
+    with pytest.raises(FmdpError, match="takes L1 balls around the rows of one factor; got 2"):
         prepared.solve(tables, mitigation=np.zeros((4, 3)), distances=within_span(4, 1.0))
 
 

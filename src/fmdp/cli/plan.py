@@ -201,7 +201,7 @@ def run(
     result |= {key: getattr(solution, key) for key in PLAN_KEYS}
     result |= {key: solution.stats.get(key) for key in STATISTICS_KEYS}
     result |= {
-        "planner_reason": result["planner_reason"] or solution.stats.get("planner_reason"),
+        "planner_reason": result.get("planner_reason") or solution.stats.get("planner_reason"),
         "status": solution.status.value,
         "seconds": max(planned - imported - loading - evaluation, 0.0),
         "seconds_startup": imported - started + loading,

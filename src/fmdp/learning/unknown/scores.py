@@ -23,7 +23,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, xlogy
 
 from fmdp._base.compiled import njit
 from fmdp.learning.pooling import log_likelihood as log_marginal
@@ -41,6 +40,8 @@ def bdeu(counts: NDArray[np.int64], rows: int) -> float:
     Terms that cancel are subtracted from each other first, so that the score of a variable with one
     value is exactly 0.
     """
+    from scipy.special import gammaln  # Imported on use: most commands need no SciPy.
+
     values = counts.shape[1]
     of_row, of_cell = 1.0 / rows, 1.0 / (rows * values)
     of_cells = (gammaln(of_cell + counts) - gammaln(of_cell)).sum(axis=1)
@@ -50,6 +51,8 @@ def bdeu(counts: NDArray[np.int64], rows: int) -> float:
 
 def log_likelihood(counts: NDArray[np.int64]) -> float:
     """Return the largest log-likelihood of a table of counts [visited rows, r], 0 or less."""
+    from scipy.special import xlogy  # Imported on use: most commands need no SciPy.
+
     visits = counts.sum(axis=1)
     return float((xlogy(counts, counts).sum(axis=1) - xlogy(visits, visits)).sum())
 
