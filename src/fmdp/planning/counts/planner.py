@@ -61,6 +61,7 @@ from fmdp.planning.settings import (
     discount_setting,
     tolerance_setting,
 )
+from fmdp.planning.spans import marginals as marginals_of
 from fmdp.planning.status import Progress, Status, Tables
 from fmdp.planning.tabular.gains import optimal_gains
 from fmdp.planning.tabular.model import TabularModel, entries_within
@@ -173,6 +174,11 @@ class Counts(Limited, TieBreaking, Planner):
             return self._plan_by_states(model, reasons, progress)
         return of_model(self._plan_on_counts(model, parts, progress), model, self)
 
+    @property
+    def by_states(self) -> Exact:
+        """The exact planner with the same settings."""
+        return Exact(**{name: getattr(self, name) for name in _SETTINGS_OF_EXACT})
+
     def _plan_by_states(
         self, model: FactoredMDP, reasons: Sequence[str], progress: Progress | None
     ) -> Plan:
@@ -183,9 +189,8 @@ class Counts(Limited, TieBreaking, Planner):
             if difference is not None
         ]
         reason = "; ".join(["no exchangeable parts", *different])
-        given = {name: getattr(self, name) for name in _SETTINGS_OF_EXACT}
         try:
-            plan = Exact(**given).plan(model, progress=progress)
+            plan = self.by_states.plan(model, progress=progress)
         except TooLarge as error:
             error.args = (f"{reason}; {error}",)
             raise
@@ -255,6 +260,8 @@ class Counts(Limited, TieBreaking, Planner):
         h[:] = 0.0
         state = solver.solve(problem, problem.first_state(h, unique=discount != 1.0))
         plan = report(problem, state, self.name, started)
+        if plan.bias is None:  # the policy is greedy for other values
+            plan = replace(plan, stats={**plan.stats, "values_on_counts": state.h})
         if plan.policy is None:
             return _of_joint_states(plan, backup.quotient, model.structure)
         assert isinstance(plan.policy, TablePolicy)
@@ -283,10 +290,16 @@ class PreparedCounts:
         if not isinstance(tables, FactoredMDP):
             raise InvalidParameter("planner counts plans for models, not for optimistic tables")
         plan = replace(self.settings.plan(tables, progress=progress), model=None)
-        if marginals and isinstance(plan.policy, CountPolicy):
-            h = plan.stats["bias_on_counts"]
-            plan = replace(plan, marginals=marginals_on_counts(h, plan.policy.moves.space))
-        return plan
+        return replace(plan, marginals=self._marginals(plan, tables)) if marginals else plan
+
+    def _marginals(self, plan: Plan, model: FactoredMDP) -> tuple[Vector, ...] | None:
+        if isinstance(plan.policy, CountPolicy):
+            h = plan.stats.get("bias_on_counts", plan.stats.get("values_on_counts"))
+            return marginals_on_counts(h, plan.policy.moves.space)
+        if plan.bias is not None:
+            return marginals_of(plan.bias, model.structure.state_sizes)
+        exact = self.settings.by_states.prepare(model.structure)
+        return exact.solve(model, marginals=True).marginals
 
     def warm_state(self) -> dict[str, NDArray[Any]]:
         return {}
