@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from fmdp._base.parameters import quoted
-from fmdp.errors import UnknownName, did_you_mean
+from fmdp.errors import FmdpError, UnknownName, did_you_mean
 from fmdp.experiments.cells import Cell
 from fmdp.experiments.dataset import CellCurves
 from fmdp.experiments.measures import GAP_REGRET, REGRET
@@ -267,5 +267,8 @@ def _of_problem(cell: Cell, ids: Mapping[str, str]) -> dict[str, Any]:
     # Classes of others are not imported to read a store.
     if cell.prior is not None or is_path(text) or re.split("[:,]", text)[0] not in HOMES:
         return {}
-    family = parse_id(text)
+    try:
+        family = parse_id(text)
+    except FmdpError:  # a name of the user's own, such as "circle:4 and a price"
+        return {}
     return {parameter.name: getattr(family, parameter.name) for parameter in family.parameters}
