@@ -148,7 +148,9 @@ def _stacked(tables: Sequence[Floats], numbers: IndexArray) -> Floats:
 
 def _distinct(keys: Sequence[NDArray[Any]]) -> tuple[IndexArray, IndexArray]:
     """Return the first row of each set of equal rows, in order, and the set of every row."""
-    rows = np.ascontiguousarray(np.concatenate([k.astype(np.float64) for k in keys], axis=1))
+    # A column of zeros is for parts that have no tables: actions without any effect.
+    columns = [*(k.astype(np.float64) for k in keys), np.zeros((len(keys[0]), 1))]
+    rows = np.ascontiguousarray(np.concatenate(columns, axis=1))
     rows += 0.0  # turns -0.0 into 0.0
     opaque = rows.view(np.dtype((np.void, rows.shape[1] * 8)))[:, 0]
     _, first, inverse = np.unique(opaque, return_index=True, return_inverse=True)
