@@ -53,8 +53,7 @@ def test_the_backup_equals_the_recursion_over_optimal_rows(data: st.DataObject) 
         prepared = Backup(structure, shape=kernels.DIVERGENCE, worst=worst)
         prepared.load(tables)
         q = oracles.nested_box_values(tables, h, shared.layout.order, worst=worst)
-        # The oracle takes a difference of logarithms, which costs digits.
-        np.testing.assert_allclose(shared.apply(h), q.max(axis=0), atol=1e-8 * size)
+        np.testing.assert_allclose(shared.apply(h), q.max(axis=0), atol=1e-9 * size)
         assert prepared.apply(h).tobytes() == shared.apply(h).tobytes()
         box = OptimisticTables(structure, tables.lower, tables.free, tables.rewards, tables.upper)
         sign = -1.0 if worst else 1.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fmdp
-from fmdp.learning.planning_budget import FOR_MODELS, planner_for_learning
+from fmdp.learning.planning_budget import planner_for_learning
 from fmdp.model.exchangeable.finding import exchangeable_by_alike
 from fmdp.planning.counts.planner import Counts
 from fmdp.planning.spans import marginals
@@ -29,10 +29,10 @@ def test_alike_rows_make_parts_exchangeable(problem: str, parts: int | None) -> 
 
 def test_counts_are_chosen_for_learners_that_plan_for_models() -> None:
     structure = fmdp.problem("star:30,dynamics=guestrin,alike=machines").structure
-    assert planner_for_learning(structure, for_models=FOR_MODELS).planner.name == "counts"
+    assert planner_for_learning(structure, for_models=True).planner.name == "counts"
     assert planner_for_learning(structure).planner.name == "alp"
     apart = fmdp.problem("star:30,dynamics=guestrin").structure
-    assert planner_for_learning(apart, for_models=FOR_MODELS).planner.name == "alp"
+    assert planner_for_learning(apart, for_models=True).planner.name == "alp"
 
 
 @pytest.mark.parametrize(

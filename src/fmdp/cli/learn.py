@@ -221,16 +221,16 @@ def make_planner(
     learner: type[Learner], request: options.PlannerRequest, model: FactoredMDP
 ) -> tuple[Planner, str | None]:
     """Return the planner of a learner, and why it is not the exact one if fmdp chose it."""
-    from fmdp.learning.planning_budget import FOR_MODELS, planner_for_learning
+    from fmdp.learning.planning_budget import planner_for_learning
 
     if request.text is None:
         request = request._replace(text=learner.only_planner)
     kind, settings = options.requested_planner(request)
     if kind is None:
         limit: Any = settings.get("memory_limit")
-        names = FOR_MODELS if learner.plans_for_models else ()
-        others = [name for name in names if options.takes_all(name, settings)]
-        default, reason = planner_for_learning(model.structure, limit, for_models=others)
+        default, reason = planner_for_learning(
+            model.structure, limit, for_models=learner.plans_for_models, settings=settings
+        )
         return type(default).make(settings), reason
     if kind.name == learner.only_planner:
         # The learner sets these itself before every plan.

@@ -339,11 +339,6 @@ def _implied_planner(settings: Mapping[str, object]) -> type[Planner] | None:
     return common.pop() if len(common) == 1 else None
 
 
-def takes_all(name: str, settings: Iterable[str]) -> bool:
-    """Return whether the planner with this name has all these settings."""
-    return all(name in {kind.name for kind in _planners_with(one)} for one in settings)
-
-
 def _names(kinds: Iterable[type[Planner]]) -> str:
     return "planner " + " and ".join(kind.name for kind in kinds)
 

@@ -385,6 +385,9 @@ def fleet_rows(
     yield "policy rule", _rule_text(fleet)
     if gain_upper is not None:
         gap = gain_upper - estimate
+        if gap <= 0.0:
+            yield "below the bound", "by less than the noise of this estimate"
+            return
         share = f" ({100 * gap / abs(gain_upper):.2g} %)" if abs(gain_upper) > abs(gap) else ""
         yield "below the bound", f"by {gap:.2g}{share}, by this estimate"
 

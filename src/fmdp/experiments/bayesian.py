@@ -102,7 +102,7 @@ def _bound(store: Store, cell: CellCurves) -> RegretBound | None:
         diameters = [diameter(model) for model in models]
     except FmdpError:
         return None
-    values = [found.upper for found in diameters if found is not None]
+    values = [bounds.upper for bounds in diameters if bounds is not None]
     if len(values) < len(models) or not all(map(math.isfinite, values)):
         return None
     tolerance = cell.planner_settings.get("tolerance")

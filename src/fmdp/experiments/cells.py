@@ -56,7 +56,7 @@ class Cell:
 
     @property
     def source(self) -> str:
-        """What the runs share: the prior, or the content hash of the model."""
+        """The prior that the runs share, or the content hash of their model."""
         return self.prior or self.model
 
     @property

@@ -74,7 +74,7 @@ class Prior(ABC):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What distinguishes this prior from others, in JSON types. Its runs form one cell."""
+        """The identity of this prior in JSON types; runs of equal priors form one cell."""
         return {"kind": place_of(type(self)), "name": str(self)}
 
 

@@ -117,7 +117,7 @@ class Point:
 
     parameter: str
     series: str
-    """What the cells of the series share: the problem or its family, and the learner."""
+    """The common name of its cells: the problem or its family, and the learner."""
     panel: str
     """The problem, or its family where the parameter is one of the problem."""
     line: str

@@ -23,7 +23,7 @@ from fmdp.model.entries import Entries
 
 
 class Evidence(NamedTuple):
-    """What a posterior is made from."""
+    """The counts and sums that a posterior is made from."""
 
     cells: Floats
     """[cells]: counts of next values."""

@@ -37,7 +37,6 @@ from fmdp.learning.episodes import (
     horizon_length,
 )
 from fmdp.learning.planning_budget import (
-    FOR_MODELS,
     planner_for_learning,
     predicted_plan_seconds,
     steps_until_affordable,
@@ -510,7 +509,7 @@ class PlanningLearner(Learner):
                 structure,
                 rationed=self.episodes in OWN_RULES,
                 by_parts=self.horizon is None,
-                for_models=FOR_MODELS if self.plans_for_models and self.horizon is None else (),
+                for_models=self.plans_for_models and self.horizon is None,
             )
         if self.horizon is not None:
             planner = over_horizon(planner, self.horizon, self.owner(), reason)

@@ -24,9 +24,12 @@ from fmdp.planning.choice import (
     choose_planner,
     counts_by_alike,
     exact_cost,
+    takes_all,
     too_many,
 )
+from fmdp.planning.counts.planner import Counts
 from fmdp.planning.counts.quotient import predicted_cost
+from fmdp.planning.coupled.planner import Coupled
 from fmdp.planning.exact.planner import Exact
 
 FIRST_SECONDS = 10.0
@@ -39,8 +42,6 @@ hundred steps per second."""
 SWEEPS_PER_PLAN = 100
 """Assumed sweeps per plan inside a learner. Measured plans took 10 to 100 sweeps, or as long by
 policy iteration."""
-FOR_MODELS = ("counts", "coupled")
-"""Default planners of learners that plan for models, where the exact planner does not fit."""
 SECONDS_PER_CELL = 5e-7
 """Predicted seconds per number of a learner's tables, sampled or from a pooled posterior."""
 
@@ -51,14 +52,15 @@ def planner_for_learning(
     *,
     rationed: bool = False,
     by_parts: bool = True,
-    for_models: Collection[str] = (),
+    for_models: bool = False,
+    settings: Collection[str] = (),
 ) -> Chosen:
     """Return the default planner of a learner, and why it is not the exact one.
 
     With `rationed`, the learner waits for expensive plans. `by_parts` says whether the planner
-    solves independent parts separately. `for_models` are the names of those planners that may be
-    chosen besides (`counts`, `coupled`): they plan for models, not for optimistic tables. The
-    memory limit is in bytes; None is half of the free memory.
+    solves independent parts separately. With `for_models`, the learner plans for models and not
+    for optimistic tables, so that the planner may also be `counts` or `coupled`, if it has all
+    these settings. The memory limit is in bytes; None is half of the free memory.
     """
     most = (FIRST_SECONDS if rationed else UNRATIONED_SECONDS) / SWEEPS_PER_PLAN
     chosen = choose_planner(
@@ -66,9 +68,10 @@ def planner_for_learning(
         most_seconds=most,
         memory_limit=memory_limit,
         by_parts=by_parts,
-        coupled="coupled" in for_models,
+        coupled=for_models and takes_all(Coupled, settings),
     )
-    if isinstance(chosen.planner, Exact) or "counts" not in for_models:
+    exact = isinstance(chosen.planner, Exact)
+    if exact or not for_models or not takes_all(Counts, settings):
         return chosen
     on_counts = counts_by_alike(structure, most_seconds=most, memory_limit=memory_limit)
     if on_counts is None:

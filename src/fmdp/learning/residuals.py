@@ -280,11 +280,11 @@ def _log_evidence(  # type: ignore[no-untyped-def]
             log_ratio = 0.0
             total[:] = 0.0
             for w in range(size):
-                here = np.zeros(n_values)
+                of_value = np.zeros(n_values)
                 for v in range(n_values):
-                    here[v] = counts[begin + w * n_values + v]
-                    total[v] += here[v]
-                log_ratio += log_likelihood(here, prior)
+                    of_value[v] = counts[begin + w * n_values + v]
+                    total[v] += of_value[v]
+                log_ratio += log_likelihood(of_value, prior)
             visits = total.sum()
             for v in range(n_values):
                 if total[v] > 0.0:

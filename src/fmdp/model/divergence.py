@@ -37,7 +37,8 @@ def largest_within(p: FloatArray, radius: FloatArray) -> FloatArray:
         q = 0.5 * (inside + outside) if halved else outside
         within = bernoulli_divergence(p, q) <= radius
         inside, outside = np.where(within, q, inside), np.where(within, outside, q)
-    return outside
+    # At radius 0 rounding would let the bisection end some 1e-8 above p.
+    return np.where(np.equal(radius, 0.0), p, outside)
 
 
 def box_around(centre: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:

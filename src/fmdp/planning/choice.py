@@ -29,7 +29,7 @@ from fmdp.planning.constrained.planner import plan_with_limits
 from fmdp.planning.counts.planner import Counts
 from fmdp.planning.counts.quotient import PredictedCost, predicted_cost
 from fmdp.planning.coupled import Coupled
-from fmdp.planning.coupled.fleet import what_parts_share
+from fmdp.planning.coupled.fleet import fewest_counts, what_parts_share
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.joining import parts_to_plan
@@ -249,11 +249,11 @@ def choose_planner_of(
     """
     chosen = choose_planner(
         model.structure,
-        coupled=_takes_all(Coupled, settings),
+        coupled=takes_all(Coupled, settings),
         memory_limit=memory_limit,
         deadline=deadline,
     )
-    if averages or model.structure.n_states < COUNTED_STATES or not _takes_all(Counts, settings):
+    if averages or model.structure.n_states < COUNTED_STATES or not takes_all(Counts, settings):
         return chosen
     if not _counts_pay(model, chosen, memory_limit, deadline):
         return chosen
@@ -284,7 +284,8 @@ def _cost_on_counts(parts: Exchangeable, memory_limit: int | None) -> PredictedC
     return None if cost.states > EXACT_STATES or 2 * cost.memory > limit else cost
 
 
-def _takes_all(kind: type[Planner], settings: Collection[str]) -> bool:
+def takes_all(kind: type[Planner], settings: Collection[str]) -> bool:
+    """Return whether a planner has all these settings."""
     return {parameter.name for parameter in kind.parameters}.issuperset(settings)
 
 
@@ -292,6 +293,9 @@ def _counts_pay(
     model: FactoredMDP, chosen: Chosen, memory_limit: int | None, deadline: Deadline
 ) -> bool:
     """Return whether planning on counts fits, and is clearly cheaper than the other planner."""
+    coupled = isinstance(chosen.planner, Coupled)
+    if coupled and fewest_counts(model.structure) > EXACT_STATES:
+        return False  # looking for parts among 100,000 takes longer than the plan
     parts, _ = exchangeable_parts(model)
     deadline.check()
     cost = None if parts is None else _cost_on_counts(parts, memory_limit)

@@ -128,6 +128,35 @@ class TieBreaking(Settings):
         return Ties(self.ties, self.tie_seed or 0)
 
 
+class ExactCriteria(Settings):
+    """The criteria of exact plans, and how precise these are."""
+
+    tolerance: float | None = tolerance_setting()
+    criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
+    horizon: int | None = setting(
+        None,
+        "steps of the finite criterion, which has to have it",
+        low=1,
+        high=2**53,
+        only_with=("criterion", ("finite",)),
+        unkeyed=(None,),
+    )
+    discount: float | None = discount_setting(
+        None,
+        f"of the discounted criterion, then {DISCOUNT}, and of the finite one, which has none",
+        only_with=("criterion", ("discounted", "finite")),
+    )
+
+    def check(self) -> None:
+        if self.criterion == "discounted" and self.discount is None:
+            object.__setattr__(self, "discount", DISCOUNT)
+        if self.criterion == "finite" and self.horizon is None:
+            raise InvalidParameter(
+                f"the 'horizon' parameter of {self.owner()} (steps to plan for) must be given with "
+                f"criterion=finite: an integer >= 1"
+            )
+
+
 class OnEngine(Settings):
     """Settings of sweeps of the elimination engine."""
 

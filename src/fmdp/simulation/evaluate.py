@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -288,21 +288,15 @@ def _rounding(reward_factors: int) -> float:
     return (_REPORTED_STEPS + reward_factors + 64) * 2.0**-53
 
 
-class _Alone:
-    """The runs one after the other, step by step or with a table of actions."""
+_World = TypeVar("_World", Environment, CountEnvironment)
 
-    def __init__(
-        self,
-        model: FactoredMDP,
-        policy: Policy,
-        seed: int,
-        starts: Sequence[tuple[int, ...]],
-        actions: ActionTable | None,
-    ) -> None:
-        self._environment = Environment(model, seed)
-        self._policy = policy
+
+class _OneByOne(Generic[_World]):
+    """Runs that one environment makes, one after the other."""
+
+    def __init__(self, environment: _World, starts: Sequence[tuple[int, ...]]) -> None:
+        self._environment: _World = environment
         self._starts = starts
-        self._actions = actions
 
     @property
     def steps(self) -> int:
@@ -313,6 +307,22 @@ class _Alone:
         for run, start in enumerate(self._starts):
             self._environment.move_to(start)
             yield slice(run, run + 1)
+
+
+class _Alone(_OneByOne[Environment]):
+    """The runs in the model, step by step or with a table of actions."""
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        policy: Policy,
+        seed: int,
+        starts: Sequence[tuple[int, ...]],
+        actions: ActionTable | None,
+    ) -> None:
+        super().__init__(Environment(model, seed), starts)
+        self._policy = policy
+        self._actions = actions
 
     def walk(self, steps: int) -> list[float]:
         """Return the sum of the expected rewards of so many steps, for each run of the group."""
@@ -355,21 +365,8 @@ class _Together:
         return totals
 
 
-class _OnCounts:
-    """The runs of a policy on counts, one after the other, as count processes."""
-
-    def __init__(self, environment: CountEnvironment, starts: Sequence[tuple[int, ...]]) -> None:
-        self._environment = environment
-        self._starts = starts
-
-    @property
-    def steps(self) -> int:
-        return self._environment.steps
-
-    def groups(self) -> Iterator[slice]:
-        for run, start in enumerate(self._starts):
-            self._environment.move_to(start)
-            yield slice(run, run + 1)
+class _OnCounts(_OneByOne[CountEnvironment]):
+    """The runs of a policy on counts, as count processes."""
 
     def walk(self, steps: int) -> list[float]:
         return [self._environment.play(steps)]

@@ -158,12 +158,12 @@ def _sets(structure: Structure, parents: int, action_parents: int) -> Iterator[S
     """Yield every set of so many state and action variables, small ones first."""
     s = structure
     actions = list(subsets(len(s.action_sizes), action_parents))
-    found = [
+    sets = [
         states + tuple(s.m + a for a in chosen)
         for states in subsets(s.m, parents)
         for chosen in actions
     ]
-    yield from sorted(found, key=lambda scope: (len(scope), scope))
+    yield from sorted(sets, key=lambda scope: (len(scope), scope))
 
 
 def _refuse_large(structure: Structure, parents: int, action_parents: int, owner: str) -> None:

@@ -42,7 +42,7 @@ SELF = "self"
 
 
 class Hints(NamedTuple):
-    """What is known about the scopes, by variable number."""
+    """Knowledge about the scopes, by variable number."""
 
     given: dict[int, Scope]
     """Scopes that are known."""
@@ -210,15 +210,15 @@ class ScopeLearner(PlanningLearner):
 
     def _candidates(self, seen: ScopeStatistics) -> list[Candidates]:
         hints = self.hints(seen.structure)
-        found = []
+        candidates = []
         for i in range(seen.structure.m):
             places = np.zeros(0, dtype=np.int64)
             scopes: tuple[Scope, ...] = (hints.given.get(i, ()),)
             if i not in hints.given:
                 places = self._places(seen, i, hints)
                 scopes = tuple(seen.evidence.sets[z] for z in places.tolist())
-            found.append(Candidates(places, scopes, log_prior(scopes), i in hints.given))
-        return found
+            candidates.append(Candidates(places, scopes, log_prior(scopes), i in hints.given))
+        return candidates
 
     def _places(self, seen: ScopeStatistics, i: int, hints: Hints) -> NDArray[np.int64]:
         """Return the places, among the counted sets, of the candidates of variable `i`."""

@@ -162,12 +162,12 @@ class Reader:
 
     def _local(self, g: int, part: int, factor: _Factor) -> PartFactor:
         s = self.structure
-        own = sorted((self.place[v][2], v) for v in factor.scope if v in self.place)
+        slots = sorted((self.place[v][2], v) for v in factor.scope if v in self.place)
         shared = [v for v in factor.scope if v not in self.place]
-        order = [factor.scope.index(v) for v in (*(v for _, v in own), *shared)]
+        order = [factor.scope.index(v) for v in (*(v for _, v in slots), *shared)]
         table = factor.table.reshape([*s.scope_sizes(factor.scope), -1])
         table = table.transpose(*order, len(order))
-        for axis, v in enumerate(shared, len(own)):
+        for axis, v in enumerate(shared, len(slots)):
             if v in self.modes:
                 table = self._by_modes(table, axis, v, factor, (g, part))
             elif v >= len(s.sizes):
@@ -175,7 +175,7 @@ class Reader:
         return PartFactor(
             factor.kind,
             self.place[factor.number][2] if factor.kind == TRANSITION else 0,
-            tuple(slot for slot, _ in own),
+            tuple(slot for slot, _ in slots),
             tuple(shared),
             np.ascontiguousarray(table),
         )

@@ -63,8 +63,8 @@ class Search:
             looks.append(("cap", cap.most))
             self.edges.append(dict(cap.pairs()))
         for node, edges in enumerate(self.edges):
-            own = edges.pop(node, None)
-            looks[node] = (looks[node], own)
+            loop = edges.pop(node, None)
+            looks[node] = (looks[node], loop)
         self.colours = _refined(looks, self.edges)
 
     def _edges(self, scope: Scope, table: Array, output: int = -1) -> dict[int, object]:
@@ -231,9 +231,9 @@ def _addressed(model: FactoredMDP, group: Group, shared: Sequence[int]) -> Group
             continue
         ways: dict[tuple[bytes, bytes], dict[int, int]] = {}
         for value in range(model.structure.all_sizes[action]):
-            found = _way([mark[value] for mark in marks], ways)
-            if found is not None:
-                part, way = found
+            addressed = _way([mark[value] for mark in marks], ways)
+            if addressed is not None:
+                part, way = addressed
                 ways.setdefault(way, {}).setdefault(part, value)
         complete = [parts for parts in ways.values() if len(parts) == group.n_parts]
         if complete:
@@ -262,25 +262,27 @@ def _way(
 
 def _tables_of(model: FactoredMDP, group: Group, part: int) -> list[tuple[Scope, Array]]:
     """Return the tables of a part, each with its scope: next values, and rewards that name it."""
-    s, own = model.structure, set(group.variables(part))
+    s, variables = model.structure, set(group.variables(part))
     tables = [(s.transition_scopes[i], model.transitions[i]) for i in group.states[part]]
     rewards = zip(s.reward_scopes, model.rewards, strict=True)
-    return tables + [pair for pair in rewards if not own.isdisjoint(pair[0])]
+    return tables + [pair for pair in rewards if not variables.isdisjoint(pair[0])]
 
 
 def _slice_marks(model: FactoredMDP, group: Group, part: int, action: int) -> list[bytes]:
     """Return the bytes of what each value of an action means in the tables of a part."""
     s = model.structure
-    own = group.variables(part)
-    found = [pair for pair in _tables_of(model, group, part) if action in pair[0]]
-    marks = [b""] * s.all_sizes[action] if found else []
-    for scope, table in found:
+    variables = group.variables(part)
+    tables = [pair for pair in _tables_of(model, group, part) if action in pair[0]]
+    marks = [b""] * s.all_sizes[action] if tables else []
+    for scope, table in tables:
         cube = table.reshape([*s.scope_sizes(scope), -1])
         order = sorted(
             range(len(scope)),
             key=lambda axis: (
                 scope[axis] != action,
-                own.index(scope[axis]) if scope[axis] in own else len(own) + scope[axis],
+                variables.index(scope[axis])
+                if scope[axis] in variables
+                else len(variables) + scope[axis],
             ),
         )
         rows = np.ascontiguousarray(cube.transpose(*order, len(scope)))

@@ -54,12 +54,9 @@ from fmdp.planning.policies.policy import MOST_NUMBERED, Policy, TablePolicy
 from fmdp.planning.policies.timed import TimedPolicy
 from fmdp.planning.prepared import limits_of, unprepared
 from fmdp.planning.settings import (
-    DISCOUNT,
+    ExactCriteria,
     Limited,
     TieBreaking,
-    criterion_setting,
-    discount_setting,
-    tolerance_setting,
 )
 from fmdp.planning.spans import marginals as marginals_of
 from fmdp.planning.status import Progress, Status, Tables
@@ -105,7 +102,7 @@ class NamesOfParts(Parameter):
         return "+".join(" ".join(group) for group in value)
 
 
-class Counts(Limited, TieBreaking, Planner):
+class Counts(ExactCriteria, Limited, TieBreaking, Planner):
     """Exact plans for models with exchangeable parts, on counts, with certified bounds.
 
     The states are how many parts are in each local state. docs/counts.md says which models have
@@ -116,20 +113,6 @@ class Counts(Limited, TieBreaking, Planner):
     takes_derived = True
     gives_marginals = True
 
-    tolerance: float | None = tolerance_setting()
-    criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
-    horizon: int | None = setting(
-        None,
-        "steps of the finite criterion, which has to have it",
-        low=1,
-        high=2**53,
-        only_with=("criterion", ("finite",)),
-    )
-    discount: float | None = discount_setting(
-        None,
-        f"of the discounted criterion, then {DISCOUNT}, and of the finite one, which has none",
-        only_with=("criterion", ("discounted", "finite")),
-    )
     groups: tuple[tuple[str, ...], ...] | None = setting(
         None,
         "groups of state variables, one per part, that must be exchangeable; found by default",
@@ -151,13 +134,7 @@ class Counts(Limited, TieBreaking, Planner):
                 f"the 'average' parameter of {self.owner()} needs criterion=average, for which the "
                 f"error of averaging is certified; got criterion={self.criterion}"
             )
-        if self.criterion == "discounted" and self.discount is None:
-            object.__setattr__(self, "discount", DISCOUNT)
-        if self.criterion == "finite" and self.horizon is None:
-            raise InvalidParameter(
-                f"the 'horizon' parameter of {self.owner()} (steps to plan for) must be given with "
-                f"criterion=finite: an integer >= 1"
-            )
+        super().check()
 
     def prepare(self, structure: Structure) -> PreparedCounts:
         check_structure(structure, "prepare")

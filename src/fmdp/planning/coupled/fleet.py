@@ -8,6 +8,7 @@ over its parts, so that nothing here is computed part by part but the grouping.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from fmdp._base.memory import describe_count
 from fmdp.errors import InvalidModel
 from fmdp.model import Structure
+from fmdp.model.compositions import n_compositions
 from fmdp.model.constraints import Budget, Constraint, LinearCap, Mask
 from fmdp.model.groups import Groups
 from fmdp.model.scopes import Scope
@@ -95,6 +97,12 @@ def fleet_of(structure: Structure) -> Fleet:
     if fleet is None:
         raise InvalidModel(f"planner coupled needs parts that share only budgets: {reason}")
     return fleet
+
+
+def fewest_counts(structure: Structure) -> int:
+    """Return how many count vectors a fleet has if all its parts of one shape are equal."""
+    shapes = fleet_of(structure).shapes
+    return math.prod(n_compositions(len(shape.parts), shape.n_states) for shape in shapes)
 
 
 def what_parts_share(structure: Structure) -> str | None:

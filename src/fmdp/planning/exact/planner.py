@@ -26,7 +26,6 @@ from fmdp._base.settings import setting
 from fmdp.elimination.alignment import aligned
 from fmdp.elimination.backup import Backup, TimeUp, backup_for
 from fmdp.elimination.ties import Ties
-from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
@@ -49,18 +48,15 @@ from fmdp.planning.prepared import (
     with_tolerance,
 )
 from fmdp.planning.settings import (
-    DISCOUNT,
+    ExactCriteria,
     Limited,
     OnEngine,
     TieBreaking,
-    criterion_setting,
-    discount_setting,
-    tolerance_setting,
 )
 from fmdp.planning.status import Progress, Tables
 
 
-class Exact(Limited, TieBreaking, OnEngine, Planner):
+class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
     """Relative value iteration by elimination, with certified bounds on the optimal gain.
 
     For models whose states fit into memory. docs/exact.md says how, and what it costs.
@@ -70,22 +66,6 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
     gives_marginals = True
     takes_ties = True
 
-    tolerance: float | None = tolerance_setting()
-    criterion: str = criterion_setting("average", ("average", "discounted", "finite"))
-    horizon: int | None = setting(
-        None,
-        "steps of the finite criterion, which has to have it",
-        low=1,
-        high=2**53,
-        only_with=("criterion", ("finite",)),
-        unkeyed=(None,),
-    )
-    discount: float | None = discount_setting(
-        None,
-        f"of the discounted criterion, then {DISCOUNT}, and of the finite one, which has none",
-        only_with=("criterion", ("discounted", "finite")),
-    )
-
     intervals: str = setting(
         "nominal",
         "what to plan for where a model has intervals: its own numbers, the worst case inside them "
@@ -94,15 +74,6 @@ class Exact(Limited, TieBreaking, OnEngine, Planner):
         only_with=("criterion", ("average",)),
         unkeyed=("nominal",),
     )
-
-    def check(self) -> None:
-        if self.criterion == "discounted" and self.discount is None:
-            object.__setattr__(self, "discount", DISCOUNT)
-        if self.criterion == "finite" and self.horizon is None:
-            raise InvalidParameter(
-                f"the 'horizon' parameter of {self.owner()} (steps to plan for) must be given with "
-                f"criterion=finite: an integer >= 1"
-            )
 
     def prepare(self, structure: Structure) -> PreparedExact | PreparedParts | PreparedExpanded:
         check_structure(structure, "prepare")

@@ -49,6 +49,13 @@ class PartsOfGroup:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
+def _are_values(values: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Return whether there is one value for each variable of these sizes."""
+    return len(values) == len(sizes) and all(
+        0 <= value < size for value, size in zip(values, sizes, strict=True)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class CountMoves:
     """Moves on counts, and the actions that they are in a state.
@@ -93,36 +100,44 @@ class CountMoves:
     _starts: Indices = None  # type: ignore[assignment]
 
     def _check_groups(self) -> None:
+        used: set[int] = set()
+        for group in self.groups:
+            variables = self._variables_of(group)
+            if variables is None or not used.isdisjoint(variables):
+                raise InvalidParameter("its groups are not disjoint parts of equal sizes")
+            used.update(variables)
+        for group in self.groups:
+            if not self._has_its_actions(group) or group.selector in used:
+                raise InvalidParameter("its groups have actions that their model does not have")
+
+    def _variables_of(self, group: PartsOfGroup) -> list[int] | None:
+        """Return all variables of a group; None if its parts are not disjoint or not alike."""
         m, n = len(self.state_sizes), len(self.state_sizes) + len(self.action_sizes)
         sizes = (*self.state_sizes, *self.action_sizes)
-        seen: set[int] = set()
-        for group in self.groups:
-            parts = [(*a, *b) for a, b in zip(group.states, group.actions, strict=True)]
-            used = [v for part in parts for v in part]
-            right = (
-                all(part and min(part) >= 0 and max(part) < m for part in group.states)
-                and all(m <= v < n for part in group.actions for v in part)
-                and len(set(used)) == len(used)
-                and not seen.intersection(used)
-                and len({tuple(sizes[v] for v in part) for part in parts}) == 1
-            )
-            if not right:
-                raise InvalidParameter("its groups are not disjoint parts of equal sizes")
-            seen.update(used)
-        for group in self.groups:
-            own = [self.action_sizes[v - m] for v in group.actions[0]]
-            right = len(group.default) == len(own) and all(
-                0 <= value < size for value, size in zip(group.default, own, strict=True)
-            )
-            if group.selector >= 0 or group.values:
-                right &= m <= group.selector < n and group.selector not in seen
-                right &= len(group.values) == len(group.states)
-                right = right and all(
-                    0 <= value < sizes[group.selector] for part in group.values for value in part
-                )
-                right &= len({len(part) for part in group.values}) == 1
-            if not right:
-                raise InvalidParameter("its groups have actions that their model does not have")
+        states = [v for part in group.states for v in part]
+        actions = [v for part in group.actions for v in part]
+        if not all(group.states) or not all(0 <= v < m for v in states):
+            return None
+        if not all(m <= v < n for v in actions) or len({*states, *actions}) < len(states + actions):
+            return None
+        parts = zip(group.states, group.actions, strict=True)
+        shapes = {tuple(sizes[v] for v in (*part, *own)) for part, own in parts}
+        return states + actions if len(shapes) == 1 else None
+
+    def _has_its_actions(self, group: PartsOfGroup) -> bool:
+        """Return whether the default actions and the values of the selector exist."""
+        m = len(self.state_sizes)
+        sizes = [self.action_sizes[v - m] for v in group.actions[0]]
+        if not _are_values(group.default, sizes):
+            return False
+        if group.selector < 0 and not group.values:
+            return True
+        if not m <= group.selector < m + len(self.action_sizes):
+            return False
+        ways = len(group.values[0]) if group.values else 0
+        sizes = [self.action_sizes[group.selector - m]] * ways
+        right = len(group.values) == len(group.states)
+        return right and all(_are_values(part, sizes) for part in group.values)
 
     def _check_moves(self) -> None:
         m = len(self.state_sizes)

@@ -122,7 +122,8 @@ def divergence_value(centre: Floats, radius: float, x: Floats, *, worst: bool = 
         shifted = np.exp(log_mu) + loss
         return float(p @ np.log(shifted) + np.log((p / shifted).sum()) - radius)
 
-    least, most = float(np.log(loss.max())) - 500.0, float(np.log(loss.max())) + 40.0
+    widest = float(np.log(loss.max()))
+    least, most = max(widest - 500.0, -700.0), widest + 40.0  # exp(-700) is still no subnormal
     if excess(least) <= 0.0:  # the rest of the mass is on values that were not seen, or nearly so
         rest = np.exp(p @ np.log(np.exp(least) + loss) - radius)
         return sign * (top - float(rest))
