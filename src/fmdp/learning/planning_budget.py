@@ -27,8 +27,8 @@ from fmdp.planning.choice import (
     takes_all,
     too_many,
 )
+from fmdp.planning.counts.cost import predicted_cost
 from fmdp.planning.counts.planner import Counts
-from fmdp.planning.counts.quotient import predicted_cost
 from fmdp.planning.coupled.planner import Coupled
 from fmdp.planning.exact.planner import Exact
 

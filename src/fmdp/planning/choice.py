@@ -26,8 +26,8 @@ from fmdp.model.factored import check_model
 from fmdp.model.products import FLAT_LIMIT_BYTES, flat_bytes
 from fmdp.planning.constrained.limits import limits_of
 from fmdp.planning.constrained.planner import plan_with_limits
+from fmdp.planning.counts.cost import PredictedCost, predicted_cost
 from fmdp.planning.counts.planner import Counts
-from fmdp.planning.counts.quotient import PredictedCost, predicted_cost
 from fmdp.planning.coupled import Coupled
 from fmdp.planning.coupled.fleet import fewest_counts, what_parts_share
 from fmdp.planning.evaluate import POLICY_GAIN_STATES, Evaluation, evaluate_exactly

@@ -23,7 +23,9 @@ from fmdp.model.compositions import composition_rank
 from fmdp.model.exchangeable.finding import exchangeable_parts
 from fmdp.model.spaces import shown, strides
 from fmdp.planning.counts.backup import LEAST_LOG, CountBackup
-from fmdp.planning.counts.quotient import Move, PairValues, Quotient
+from fmdp.planning.counts.moves import Move
+from fmdp.planning.counts.pair_values import PairValues
+from fmdp.planning.counts.quotient import Quotient
 from fmdp.planning.policies.counts import CountMoves, CountPolicy
 from fmdp.planning.tabular.evaluation import REFINEMENTS, chain_resolvent
 from fmdp.planning.tabular.model import TabularModel
@@ -139,7 +141,7 @@ class PolicyChain:
 
     def by_move(self) -> Iterator[tuple[Move, PairValues]]:
         """Yield each move of the policy with all that factors depend on, in its states."""
-        values = PairValues(self.quotient)
+        values = PairValues(self.quotient.parts, self.quotient.locals, self.quotient.space)
         for number in np.unique(self.moves).tolist():
             states = values.start(self.quotient.moves[number])
             values.restrict(self.moves[states] == number)

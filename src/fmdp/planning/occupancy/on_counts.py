@@ -21,8 +21,9 @@ from fmdp._base.deadlines import Deadline
 from fmdp._base.numerals import upper_text
 from fmdp.model import FactoredMDP
 from fmdp.model.exchangeable.parts import REWARD
+from fmdp.planning.counts.moves import Move
+from fmdp.planning.counts.pair_values import PairValues
 from fmdp.planning.counts.policy_chain import PolicyChain, chain_of
-from fmdp.planning.counts.quotient import Move, PairValues
 from fmdp.planning.occupancy.law import NotCertified
 from fmdp.planning.occupancy.records import Summary
 from fmdp.planning.policies.counts import CountPolicy
