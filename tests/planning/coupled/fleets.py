@@ -96,7 +96,7 @@ def bound_by_program(types: Types) -> float:
         total[columns] = 1.0
         rows += [*balance, total]
         right += [0.0] * n_states + [1.0]
-        upper += block.allowed.reshape(-1).astype(float).tolist()
+        upper += block.allowed[t].reshape(-1).astype(float).tolist()
     result = linprog(
         -worth,
         A_ub=uses,

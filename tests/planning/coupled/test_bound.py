@@ -71,7 +71,26 @@ def test_two_machines_by_hand() -> None:
     assert free.gain_upper == pytest.approx(1.0, abs=1e-9)
     assert free.stats["fleet"]["budgets"][0]["price"] == pytest.approx(0.0, abs=1e-9)
     none = planned(0)
-    assert none.gain_upper == pytest.approx(0.0, abs=1e-6)
+    assert none.gain_upper == pytest.approx(0.0, abs=1e-9)
+    assert none.stats["fleet"]["budgets"][0]["price"] == 0.0
+
+
+def test_an_action_that_costs_more_than_the_budget_is_never_counted_on() -> None:
+    """One part earns 1 by an action that costs 2, another 3 by one that costs 3. A budget of 4 is
+    enough for the second and half of the first, on average. With a budget of 2 the second can never
+    act, although two thirds of its action would earn more than the first."""
+    scopes = ((0, 2), (1, 3))
+    pays = [np.array([0.0, 1.0]), np.array([0.0, 3.0])]
+
+    def planned(limit: float) -> fmdp.Plan:
+        budget = Budget((2, 3), limit, ((0.0, 2.0), (0.0, 3.0)))
+        ranges = ((0, 1), (0, 3))
+        structure = Structure((1, 1), (2, 2), scopes, scopes, ranges, constraints=(budget,))
+        return TIGHT.plan(FactoredMDP(structure, [np.ones((2, 1))] * 2, pays))
+
+    assert planned(4.0).gain_upper == pytest.approx(3.5, abs=1e-8)
+    assert planned(2.5).gain_upper == pytest.approx(1.0, abs=1e-8)
+    assert planned(2.5).stats["fleet"]["budgets"][0]["limit"] == 2.5
 
 
 @pytest.mark.parametrize("exponent", [-40, -30, 30])

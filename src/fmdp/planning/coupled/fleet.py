@@ -42,6 +42,8 @@ class Cap:
     most: int
     unit: float
     """Size of a unit, in the costs of the constraint."""
+    limit: float
+    """The limit as the constraint has it; `most` units may be less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,9 +265,7 @@ class _Parts:
         least = np.zeros(len(self.caps), dtype=np.int64)
         for shape in self.shapes:
             cheapest = cheapest_actions(shape.allowed, shape.costs)
-            # [n, budgets, S]: the cost of each action where it is allowed.
-            costs = np.where(shape.allowed, shape.costs[:, :, None, :], np.iinfo(np.int64).max)
-            lowest = costs.min(axis=3)
+            lowest = _lowest_costs(shape)
             base = np.take_along_axis(shape.costs, cheapest, axis=2) if len(self.caps) else lowest
             unmet = (base > lowest).any(axis=(1, 2))
             if unmet.any():
@@ -278,7 +278,7 @@ class _Parts:
         for cap, sum_of_least in zip(self.caps, least, strict=True):
             if sum_of_least > cap.most:
                 return (
-                    f"{cap.name} has the limit {cap.most * cap.unit:g}, and the cheapest actions "
+                    f"{cap.name} has the limit {cap.limit:g}, and the cheapest actions "
                     f"may cost {sum_of_least * cap.unit:g}"
                 )
         return ""
@@ -300,6 +300,27 @@ def cheapest_actions(allowed: Mask, costs: NDArray[np.int64]) -> IndexArray:
     return cheapest
 
 
+def _lowest_costs(shape: Shape) -> NDArray[np.int64]:
+    """Return what the cheapest allowed action costs: [n, budgets, S]."""
+    costs = np.where(shape.allowed, shape.costs[:, :, None, :], np.iinfo(np.int64).max)
+    lowest: NDArray[np.int64] = costs.min(axis=3)
+    return lowest
+
+
+def affordable_actions(fleet: Fleet) -> list[Mask]:
+    """Return for each shape which actions a part can take if the others cost least: [n, A].
+
+    Without the other actions the bound is lower, and a limit of 0 needs no price.
+    """
+    lowest = [_lowest_costs(shape).min(axis=2) for shape in fleet.shapes]
+    limits = np.array([cap.most for cap in fleet.caps], dtype=np.int64)
+    left = limits - sum(of_shape.sum(axis=0) for of_shape in lowest)
+    return [
+        (shape.costs - of_shape[:, :, None] <= left[:, None]).all(axis=1)
+        for shape, of_shape in zip(fleet.shapes, lowest, strict=True)
+    ]
+
+
 def _unit_costs(constraint: LinearCap, structure: Structure) -> dict[int, IndexArray]:
     """Return the cost of each value of the action variables that it names, in units."""
     costs = constraint.unit_costs(structure.sizes)
@@ -310,7 +331,8 @@ def _cap(constraint: LinearCap, structure: Structure) -> Cap:
     name = constraint.name or constraint.label(structure.names)
     if len(name) > _LONGEST_NAME:
         name = f"the cap on {len(constraint.actions)} actions"
-    return Cap(name, constraint.most_units, _unit(constraint))
+    limit = constraint.limit if isinstance(constraint, Budget) else float(constraint.most_units)
+    return Cap(name, constraint.most_units, _unit(constraint), limit)
 
 
 def _unit(constraint: LinearCap) -> float:

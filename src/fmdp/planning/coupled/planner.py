@@ -157,11 +157,9 @@ class _Making:
 
     def run(self, prices: NDArray[np.float64]) -> Status:
         """Search prices, make the policy, and simulate it; return how it ended."""
-        status = Status.CONVERGED
         try:
             self.search.run(prices, self.deadline, self._report, self.planner.max_iterations)
-            if not self.search.finished:
-                status = Status.ITERATION_LIMIT
+            status = self.search.status
             self._make_policy()
         except TimeUp:
             status = Status.TIME_LIMIT

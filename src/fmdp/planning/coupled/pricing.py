@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import Deadline
 from fmdp.elimination.rounding import rounding_allowance
 from fmdp.model.spaces import IndexArray
-from fmdp.planning.constrained.lagrangian import lowest_point
+from fmdp.planning.constrained.lagrangian import Stopped, lowest_point
 from fmdp.planning.coupled.types import Block, Types
+from fmdp.planning.status import Status
 from fmdp.planning.tabular.linear_systems import one_thread
 
 Floats = NDArray[np.float64]
@@ -123,7 +124,7 @@ def action_values(block: Block, prices: Floats, bias: Floats, types: IndexArray)
     flat = block.transitions[types].reshape(n, -1, n_states) @ bias[:, :, None]
     values = block.rewards[types] + flat.reshape(n, n_states, -1)
     values -= (block.costs[types] @ prices)[:, None, :]
-    return np.where(block.allowed, values, -np.inf)
+    return np.where(block.allowed[types], values, -np.inf)
 
 
 def solve_block(
@@ -204,8 +205,6 @@ class Dual:
     """and their shares."""
     gap: float
     """How far the bound may be above its minimum over all prices; not certified."""
-    count: int
-    finished: bool
 
     @property
     def prices(self) -> Floats:
@@ -225,7 +224,10 @@ class DualSearch:
         self.tolerance = tolerance
         self.rounds: list[Round] = []
         self.gap = math.inf
-        self.finished = False
+        self.status = Status.ITERATION_LIMIT
+        """How the search ended."""
+        self._shares = np.ones(1)
+        """Shares of the rounds in the solution of the linear program."""
         copies = np.concatenate([block.copies for block in types.blocks])
         # Lines are divided by the number of parts, and rewards by a power of two near their range,
         # so that the linear program is well scaled: the tolerances of its solver are absolute.
@@ -250,23 +252,33 @@ class DualSearch:
                 latest = self._round(prices)
                 self.rounds.append(latest)
                 report(latest)
-                prices, least, _ = self._lowest()
+                try:
+                    prices, least = self._lowest()
+                except Stopped as stopped:
+                    self.status = stopped.status
+                    return
                 self.gap = max(self.best.upper - self.types.constant - least * self._scale, 0.0)
-                # A price that comes again adds no plane: rounding hides the rest of the gap.
-                repeated = any(np.array_equal(prices, earlier.prices) for earlier in self.rounds)
-                self.finished = self.gap <= self.tolerance or repeated
-                if self.finished:
+                if self.gap <= self.tolerance:
+                    self.status = Status.CONVERGED
+                    return
+                if any(np.array_equal(prices, earlier.prices) for earlier in self.rounds):
+                    # A price that comes again adds no plane: rounding hides the rest of the gap.
+                    self.status = Status.PRECISION_LIMIT
                     return
 
     @property
     def best(self) -> Round:
         return min(self.rounds, key=lambda tried: tried.upper)
 
-    def _lowest(self) -> tuple[Floats, float, Floats]:
+    def _lowest(self) -> tuple[Floats, float]:
+        """Return the prices at which the highest plane is lowest, and its height; keep the shares.
+
+        Raise Stopped if the linear program could not be solved.
+        """
         lines = np.array([r.line for r in self.rounds]) / self._scale
         lines[:, -1] /= self._unit
-        prices, least, shares = lowest_point(lines, self.most / self._unit)
-        return prices * self._unit, least * self._unit, shares
+        prices, least, self._shares = lowest_point(lines, self.most / self._unit)
+        return prices * self._unit, least * self._unit
 
     def _round(self, prices: Floats) -> Round:
         before = self.rounds[-1].blocks if self.rounds else [None] * len(self.types.blocks)
@@ -290,10 +302,8 @@ class DualSearch:
     def result(self) -> Dual:
         weights = np.ones(1)
         rounds = [self.best]
-        if len(self.rounds) > 1:
-            shares = self._lowest()[2]
-            used = np.flatnonzero(shares > 1e-9)
-            if len(used):
-                rounds = [self.rounds[j] for j in used]
-                weights = shares[used] / shares[used].sum()
-        return Dual(self.best, tuple(rounds), weights, self.gap, len(self.rounds), self.finished)
+        used = np.flatnonzero(self._shares > 1e-9)
+        if len(self.rounds) > 1 and len(used):
+            rounds = [self.rounds[j] for j in used]
+            weights = self._shares[used] / self._shares[used].sum()
+        return Dual(self.best, tuple(rounds), weights, self.gap)

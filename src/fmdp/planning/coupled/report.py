@@ -35,7 +35,7 @@ def fleet_record(
     budgets = [
         {
             "name": cap.name,
-            "limit": cap.most * cap.unit,
+            "limit": cap.limit,
             "price": float(dual.prices[k]) / cap.unit,
             "used": float(used[k]) * cap.unit,
         }

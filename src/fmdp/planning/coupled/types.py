@@ -20,7 +20,7 @@ from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.model.constraints import Mask
 from fmdp.model.spaces import IndexArray, project, strides
-from fmdp.planning.coupled.fleet import Cap, Fleet, Shape, cheapest_actions
+from fmdp.planning.coupled.fleet import Cap, Fleet, Shape, affordable_actions, cheapest_actions
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,8 @@ class Block:
     costs: Floats
     """[T, A, K], in units"""
     allowed: Mask
-    """[S, A]"""
+    """[T, S, A]: whether the part's constraints allow an action and the budgets leave room for it.
+    """
     cheapest: IndexArray
     """[T, S]: an allowed action that costs least in every budget."""
     starts: IndexArray
@@ -86,12 +87,17 @@ def types_of(
     Raise TooLarge if the written-out types do not fit into the memory limit.
     """
     limit = memory_limit if memory_limit is not None else available_memory() // 2
-    blocks = tuple(_block(shape, model, by_start, limit) for shape in fleet.shapes)
+    blocks = tuple(
+        _block(shape, affordable, model, by_start, limit)
+        for shape, affordable in zip(fleet.shapes, affordable_actions(fleet), strict=True)
+    )
     constant = math.fsum(float(model.rewards[k][0]) for k in fleet.constant_rewards)
     return Types(fleet, blocks, constant)
 
 
-def _block(shape: Shape, model: FactoredMDP, by_start: bool, memory_limit: int) -> Block:
+def _block(
+    shape: Shape, affordable: Mask, model: FactoredMDP, by_start: bool, memory_limit: int
+) -> Block:
     n = len(shape.parts)
     start = np.array(model.initial_state, dtype=np.int64)
     steps = np.array(strides(shape.state_sizes), dtype=np.int64)
@@ -132,7 +138,7 @@ def _block(shape: Shape, model: FactoredMDP, by_start: bool, memory_limit: int) 
         rewards.reshape(len(first), n_states, n_actions),
         reward_sizes,
         np.ascontiguousarray(costs.transpose(0, 2, 1), dtype=np.float64),
-        shape.allowed,
+        shape.allowed & affordable[first][:, None, :],
         cheapest_actions(shape.allowed, costs)[:, 0],
         initial[first],
         np.bincount(type_of, minlength=len(first)).astype(np.int64),

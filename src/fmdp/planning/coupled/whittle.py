@@ -44,7 +44,7 @@ def _indices_of(types: Types, block: Block, criterion: Criterion) -> Floats:
     if n_actions == 1:
         return np.full((n_types, n_states), -np.inf)
     costs = block.costs[:, :, 0]
-    if n_actions != 2 or not block.allowed.all() or (costs[:, 0] == costs[:, 1]).any():
+    if n_actions != 2 or not block.shape.allowed.all() or (costs[:, 0] == costs[:, 1]).any():
         raise InvalidModel(
             f"the Whittle index policy needs parts with two actions, allowed in all states, of "
             f"which one costs more; {_label(types, block, 0)} is none"
