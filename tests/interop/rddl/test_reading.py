@@ -228,6 +228,85 @@ def test_a_wide_reward_is_taken_apart(tmp_path: Path) -> None:
     assert found.model.expected_reward((*(1,) * 20, 0), (0,)) == -1.0
 
 
+def test_a_state_that_terminates_is_absorbing_and_pays_nothing(tmp_path: Path) -> None:
+    law = "n' = if (go) then n + 1 else n;"
+    rest = "termination { n >= 2; }; action-preconditions { n < 2 | ~go; };"
+    fluents = "n : {state-fluent, int, default = 0};" + GO
+    model = made(tmp_path, fluents, law, "3 * go + 1", rest=rest).model
+    structure = model.structure
+    # Without the end the number would grow for ever; both actions are allowed in the end.
+    assert structure.state_values == (("0", "1", "2"),)
+    assert model.transition_row(0, (1,), (1,)).tolist() == [0, 0, 1]
+    for action in ((0,), (1,)):
+        assert structure.allowed((2,), action)
+        assert model.transition_row(0, (2,), action).tolist() == [0, 0, 1]
+        assert model.expected_reward((2,), action) == 0
+    # Five steps: wait three times at a reward of 1, and go twice at a reward of 4.
+    assert fmdp.plan(model, fmdp.Exact(criterion="finite", horizon=5)).objective == pytest.approx(
+        11.0
+    )
+
+
+def test_a_next_value_that_others_read_is_drawn_once(tmp_path: Path) -> None:
+    fluents = BIT + "t : {state-fluent, bool, default = false};" + GO
+    law = "s' = if (go) then Bernoulli(.25) else s; t' = s' ^ ~t;"
+    model = made(tmp_path, fluents, law, "s' + 2 * t'").model
+    assert [variable.name for variable in model.structure.derived] == ["next-s"]
+    flat = fmdp.flatten(model)
+    # (s', t') is (0, 0) or, with 1/4, (1, not t); the rewards are 0 and 1 + 2 t'.
+    np.testing.assert_allclose(flat.transitions[1, 0], [0.75, 0, 0, 0.25])
+    np.testing.assert_allclose(flat.transitions[1, 1], [0.75, 0, 0.25, 0])
+    np.testing.assert_allclose(flat.rewards[1, :2], [0.75, 0.25])
+
+
+def test_an_action_that_is_a_whole_number_has_the_range_of_its_preconditions(
+    tmp_path: Path,
+) -> None:
+    fluents = "n : {state-fluent, int, default = 0}; k : {action-fluent, int, default = 0};"
+    rest = "action-preconditions { -1 <= k; k < 3; k <= n + 1; };"
+    found = made(tmp_path, fluents, "n' = max[min[n + k, 4], 0];", "k * n", rest=rest)
+    structure = found.model.structure
+    assert structure.action_values == (("-1", "0", "1", "2"),)
+    assert not structure.allowed((0,), (3,))
+    assert structure.allowed((1,), (3,))
+    assert found.action((3,)) == {"k": 2}
+    assert found.model.expected_reward((3,), (0,)) == -3
+
+
+def test_actions_whose_sum_is_at_most_one_are_one_variable(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        "s(o) : {state-fluent, bool, default = false}; up(o) : {action-fluent, bool, default = "
+        "false}; down(o) : {action-fluent, bool, default = false};" + GO,
+        "s'(?x) = if (up(?x)) then Bernoulli(0.5) else s(?x) ^ ~down(?x) ^ ~go;",
+        types="o : object;",
+        objects="o : {a, b};",
+        most="2",
+        rest="action-preconditions { forall_{?x : o} [up(?x) + down(?x) <= 1]; };",
+    )
+    structure = found.model.structure
+    assert structure.action_names == ("action___a", "action___b", "go")
+    assert structure.action_values[1] == ("noop", "up___b", "down___b")
+    assert found.action((1, 2, 0)) == {"up___a": True, "down___b": True}
+    assert structure.allowed((0, 0), (1, 2, 0))
+    assert not structure.allowed((0, 0), (1, 2, 1))  # three at once
+    assert len(structure.constraints) == 1
+
+
+def test_a_group_may_share_a_draw(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        "at(o) : {state-fluent, bool, default = false}; place : {interm-fluent, o};" + GO,
+        "place = Discrete_{?x : o}(0.5); at'(?x) = if (go) then (place == ?x) else at(?x);",
+        types="o : object;",
+        objects="o : {a, b};",
+        first="at(b);",
+    )
+    assert found.model.structure.state_values == (("a", "b"),)
+    assert not found.model.structure.derived
+    assert found.model.transition_row(0, (1,), (1,)).tolist() == [0.5, 0.5]
+
+
 TWO = "a : {action-fluent, bool, default = false}; b : {action-fluent, bool, default = false};"
 
 
@@ -270,21 +349,34 @@ def test_preconditions_of_actions_are_constraints(tmp_path: Path) -> None:
             "",
             "observ-fluent o: the state is not observed",
         ),
-        (BIT + GO, "s' = s;", "0", "termination { s; };", "termination"),
+        (BIT + GO, "s' = s;", "0", "termination { go; };", "termination reads go"),
         (
             BIT + GO,
             "s' = Bernoulli(0.5);",
             "0",
-            "state-invariants { ~s; };",
-            "state-invariant 1 speaks of states alone (s)",
+            "state-invariants { s; };",
+            "state-invariant 1 does not hold in the first state",
         ),
         (
-            "s : {state-fluent, bool, default = false}; t : {state-fluent, bool, default = false};"
-            + GO,
-            "s' = Bernoulli(.5); t' = s';",
+            BIT + GO,
+            "s' = Bernoulli(0.5);",
             "0",
-            "",
-            "s' is drawn and decides 2 state variables at once (s, t)",
+            "action-preconditions { ~s; };",
+            "action-precondition 1 speaks of states alone (s)",
+        ),
+        (
+            BIT + "k : {action-fluent, int, default = 0};",
+            "s' = k > 2;",
+            "0",
+            "action-preconditions { k >= 0; };",
+            "action-fluent k is a whole number from 0 to inf",
+        ),
+        (
+            BIT + "k : {action-fluent, int, default = 0};",
+            "s' = k > 2;",
+            "0",
+            "action-preconditions { k > 0; k < 3; };",
+            "action-fluent k may not be 0, its default",
         ),
         (
             "n : {state-fluent, int, default = 0};" + GO,

@@ -18,8 +18,16 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.interop.rddl import groups, rewards
-from fmdp.interop.rddl.expressions import Constant, Node, atoms_of, is_random
-from fmdp.interop.rddl.instance import Instance, conjuncts
+from fmdp.interop.rddl.expressions import (
+    Constant,
+    Expression,
+    Node,
+    atoms_of,
+    is_random,
+    replaced,
+)
+from fmdp.interop.rddl.grounding import ground_name
+from fmdp.interop.rddl.instance import Fluent, Instance, conjuncts
 from fmdp.interop.rddl.laws import Evaluation
 from fmdp.interop.rddl.reachable import never_changing, reach
 from fmdp.interop.rddl.variables import NOOP, Array, Frame, Variable, chosen, primed, shown, single
@@ -33,6 +41,7 @@ MOST_IN_ALL = 1 << 27
 """Most numbers in all tables: 1 GiB, as for the problems of fmdp."""
 MOST_JOINT = 1 << 16
 """Most joint actions for which it is checked whether two can be active at once."""
+BOOLEAN = (False, True)
 MOST_CLASSED = 1 << 22
 """Most rows times fluents of a table for which classes of alike rows are computed."""
 
@@ -169,7 +178,60 @@ def _actions(world: World, used: Sequence[str]) -> list[Variable]:
         return [Variable("action", (NOOP,), {fluent.name: (fluent.default,) for fluent in fluents})]
     if most == 1 and len(fluents) > 1:
         return [chosen("action", fluents)]
-    return [single(fluent.name, fluent.values or ()) for fluent in fluents]
+    return _exclusive_actions(world, fluents)
+
+
+def _exclusive_actions(world: World, fluents: Sequence[Fluent]) -> list[Variable]:
+    """Return the action variables: one for fluents that a condition sum(...) <= 1 names.
+
+    A fluent that several conditions name belongs to the first, the longest of them.
+    """
+    free = {fluent.name: fluent for fluent in fluents}
+    members: dict[str, list[Fluent]] = {}
+    parts = (part for _, condition in world.conditions for part in conjuncts(condition))
+    for names in sorted(map(_summed_to_one, parts), key=len, reverse=True):
+        group = [free[name] for name in names if name in free and free[name].values == BOOLEAN]
+        if len(group) > 1:
+            for fluent in group:
+                del free[fluent.name]
+            members[group[0].name] = group
+    taken = {*world.instance.states, *world.instance.actions}
+    variables = []
+    for fluent in fluents:
+        if fluent.name in free:
+            variables.append(single(fluent.name, fluent.values or ()))
+        elif fluent.name in members:
+            name = _group_name(members[fluent.name], taken)
+            taken.add(name)
+            variables.append(chosen(name, members[fluent.name]))
+    return variables
+
+
+def _summed_to_one(condition: Expression) -> tuple[str, ...]:
+    """Return the fluents x of a condition x + y + ... <= 1, < 2 or == 1, else nothing."""
+    if not isinstance(condition, Node) or (condition.op, condition.args[-1]) not in (
+        ("<=", 1),
+        ("<", 2),
+        ("==", 1),
+    ):
+        return ()
+    total = condition.args[0]
+    terms = total.args if isinstance(total, Node) and total.op == "+" else ()
+    if not all(isinstance(term, Node) and term.op == "atom" for term in terms):
+        return ()
+    names = tuple(term.args[0] for term in terms)
+    return names if len(set(names)) == len(names) else ()
+
+
+def _group_name(group: Sequence[Fluent], taken: set[str]) -> str:
+    """Return a name made of the family and the objects that all fluents of a group have."""
+    named_families = {fluent.family for fluent in group}
+    family = named_families.pop() if len(named_families) == 1 else "action"
+    shared = [o for o in group[0].objects if all(o in fluent.objects for fluent in group)]
+    name = ground_name(family, shared)
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _one_at_a_time(world: World) -> bool:
@@ -288,6 +350,19 @@ def _classes(world: World, variable: Variable, scope: list[Variable], rows: int)
     return joint.reshape(-1)
 
 
+def _is_promise(world: World, label: str, part: Expression) -> bool:
+    """Return whether a condition is a statement about states, which must hold in the first one.
+
+    It changes no law, so it is not needed: the author says that it holds in all states that can be
+    reached. A precondition of actions on states alone would leave states without actions.
+    """
+    if label.startswith("action-precondition") or atoms_of(part) & world.instance.actions.keys():
+        return False
+    if not replaced(part, dict(world.instance.initial)):
+        raise InvalidModel(f"{label} does not hold in the first state")
+    return True
+
+
 def _reward_names(factors: Sequence[tuple[list[Variable], Array]]) -> list[str]:
     names: list[str] = []
     for scope, _ in factors:
@@ -304,9 +379,8 @@ def _constraints(
     made: list[Constraint] = []
     most = instance.most_at_work
     if most is not None and 0 < most < len(actions):  # no cap if they are one variable
-        idle = [
-            next(iter(v.fluents.values())).index(instance.actions[v.name].default) for v in actions
-        ]
+        defaults = {name: fluent.default for name, fluent in instance.actions.items()}
+        idle = [v.value_where(defaults) for v in actions]
         numbers = tuple(number[v.name] for v in actions)
         made.append(AtMost(numbers, most, tuple(idle), "max-nondef-actions"))
     tables: dict[tuple[str, ...], tuple[list[Variable], Array, str]] = {}
@@ -318,6 +392,8 @@ def _constraints(
                 continue
             if is_random(part):
                 raise InvalidModel(f"{label} is drawn; must read the state and the action")
+            if _is_promise(world, label, part):
+                continue
             scope = world.scope([part])
             evaluation = world.evaluation(scope, 1, label)
             shape = [v.size for v in scope]

@@ -2,9 +2,10 @@
 
 `robot-at(?x, ?y)` has one boolean per place, and 2^places states of which at most places + 1 occur.
 It is proved that at most one fluent of a group holds: it does in the initial state, and for every
-state in which it does, every action and all values of the other variables that the laws read, at
-most one of the next values can be true. (Draws are independent, so if two could be true, both could
-be at once.) Each family of fluents is tried, grouped over all or some of its parameters.
+state in which it does, every action and all values of the other variables and of the random
+intermediate fluents that the laws read, at most one of the next values can be true. (Other draws
+are independent, so if two could be true, both could be at once.) Each family of fluents is tried,
+grouped over all or some of its parameters.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge
-from fmdp.interop.rddl.expressions import atoms_of
 from fmdp.interop.rddl.grounding import ground_name
 from fmdp.interop.rddl.instance import Fluent, conjuncts, families
 from fmdp.interop.rddl.variables import Array, Variable, exclusive, primed
@@ -67,19 +67,12 @@ def _holds(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
     if sum(bool(world.instance.initial[fluent]) for fluent in group.fluents) > 1:
         return False
     laws = [world.laws[primed(fluent)] for fluent in group.fluents]
-    if any(atoms_of(law) & world.laws.keys() for law in laws):
-        return False  # laws share the draws of hidden fluents
     before = {fluent: world.owners[fluent] for fluent in group.fluents}
     world.own(group)
     try:
         scope = world.scope(laws)
         rows = math.prod(v.size for v in scope)
-        proved = (
-            _at_once(world, group, scope, actions)
-            if rows <= MOST_AT_ONCE
-            else _one_by_one(world, group, actions)
-        )
-        return proved and rows * group.size <= MOST_MERGED
+        return rows * group.size <= MOST_MERGED and _is_proved(world, group, scope, actions)
     except (InvalidModel, TooLarge):
         return False  # a law that is undefined where several hold
     finally:
@@ -87,9 +80,10 @@ def _holds(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
         world.order.pop(group.name, None)
 
 
-def _at_once(
+def _is_proved(
     world: World, group: Variable, scope: list[Variable], actions: Sequence[Variable]
 ) -> bool:
+    """Return whether the laws keep at most one of a group true, evaluated together."""
     wider = [*scope, *(v for v in actions if v not in scope)]
     if math.prod(v.size for v in wider) <= MOST_AT_ONCE:
         scope = wider  # so that conditions on actions can be evaluated
@@ -103,29 +97,3 @@ def _at_once(
             if all(v in scope for v in world.scope([part])):
                 violated = violated & evaluation.value(part).astype(np.bool_)
     return not violated.any()
-
-
-def _one_by_one(world: World, group: Variable, actions: Sequence[Variable]) -> bool:
-    """Evaluate each law separately, if they read too many variables together.
-
-    A law counts as possibly true if any values of the other variables make it so.
-    """
-    looked_at = [group, *actions]
-    looked_names = {v.name for v in looked_at}
-    if math.prod(v.size for v in looked_at) > MOST_AT_ONCE:
-        return False
-    total: Array = np.zeros([v.size for v in looked_at], dtype=np.int16)
-    for fluent in group.fluents:
-        scope = world.scope([world.laws[primed(fluent)]])
-        evaluation = world.evaluation(scope, 1, group.name)
-        can: Array = evaluation.truth(world.laws[primed(fluent)]) > 0
-        names = [v.name for v in scope]
-        others = tuple(axis for axis, name in enumerate(names) if name not in looked_names)
-        can = np.any(can, axis=others, keepdims=True)
-        # The group comes before the actions, whatever their order among the axes of a table.
-        places = [names.index(v.name) for v in looked_at if v.name in names]
-        shaped = can.transpose([*places, *others]).reshape(
-            [can.shape[names.index(v.name)] if v.name in names else 1 for v in looked_at]
-        )
-        total = total + shaped
-    return bool(total.max() <= 1)

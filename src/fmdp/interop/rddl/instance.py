@@ -2,7 +2,8 @@
 
 Names are those of pyRDDLGym: `running___c1` is a fluent, `running'___c1` its next value. Features
 that no finite model with observed states has are refused here by name: real fluents, observations,
-termination, a horizon that is a condition.
+a horizon that is a condition. A state that fulfils the termination condition is absorbing and pays
+nothing. A next value that other laws read is drawn once, as an intermediate fluent.
 """
 
 from __future__ import annotations
@@ -10,15 +11,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fmdp.errors import InvalidModel
-from fmdp.interop.rddl.expressions import Constant, Expression, make
+from fmdp.interop.rddl.expressions import (
+    Constant,
+    Expression,
+    Node,
+    atom,
+    atoms_of,
+    make,
+    replaced,
+)
 from fmdp.interop.rddl.grounding import Grounder, ground_name, object_name
 
 LARGEST_GROUNDING = 1 << 20
 """Most ground fluents with the same name."""
+MOST_CHOICES = 256
+"""Most values of an action fluent that is a whole number."""
 
 
 @dataclass(frozen=True)
@@ -184,10 +195,6 @@ def grounded(tree: Any) -> Instance:
                 f"observ-fluent {name}: the state is not observed; must be a problem without "
                 f"observations (an MDP, not a POMDP)"
             )
-    if getattr(domain, "terminals", ()):
-        raise InvalidModel(
-            "the domain has a termination block, and models here go on for ever; must have none"
-        )
     made = Instance(instance.name, reader.types)
     made.states = {fluent.name: fluent for fluent in reader.fluents("state-fluent")}
     made.actions = {fluent.name: fluent for fluent in reader.fluents("action-fluent")}
@@ -209,6 +216,9 @@ def grounded(tree: Any) -> Instance:
     except InvalidModel as error:
         raise InvalidModel(f"reward: {error}") from None
     _limits(made, domain, instance, grounder)
+    _bound_actions(made)
+    _terminate(made, domain, grounder)
+    _share_next_values(made)
     return made
 
 
@@ -259,6 +269,86 @@ def _limits(made: Instance, domain: Any, instance: Any, grounder: Grounder) -> N
     made.horizon = horizon if isinstance(horizon, int) else None
     discount = getattr(instance, "discount", None)
     made.discount = None if discount is None else float(discount)
+
+
+def _bound_actions(made: Instance) -> None:
+    """Give action fluents that are whole numbers the range that their conditions allow."""
+    for fluent in [fluent for fluent in made.actions.values() if fluent.values is None]:
+        low, high = -math.inf, math.inf
+        for _, condition in made.conditions:
+            for part in conjuncts(condition):
+                least, most = _range(part, fluent.name)
+                low, high = max(low, least), min(high, most)
+        if not high - low < MOST_CHOICES:
+            raise InvalidModel(
+                f"action-fluent {fluent.name} is a whole number from {low} to {high}; "
+                f"action-preconditions must leave it at most {MOST_CHOICES} values"
+            )
+        values = tuple(range(math.ceil(low), math.floor(high) + 1))
+        if fluent.default not in values:
+            raise InvalidModel(
+                f"action-fluent {fluent.name} may not be {fluent.default}, its default"
+            )
+        made.actions[fluent.name] = replace(fluent, values=values)
+
+
+def _range(part: Expression, name: str) -> tuple[float, float]:
+    """Return the bounds that a comparison with a constant sets to a fluent."""
+    if not isinstance(part, Node) or part.atoms != {name} or len(part.args) != 2:
+        return -math.inf, math.inf
+    mirrored = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "==": "=="}
+    (first, second), relation = part.args, part.op
+    if isinstance(second, Node):
+        first, second, relation = second, first, mirrored.get(relation, "")
+    if isinstance(second, Node | str) or first.op != "atom" or relation not in mirrored:
+        return -math.inf, math.inf
+    strictly = {"<": (0, math.ceil(second) - 1), ">": (math.floor(second) + 1, 0)}.get(
+        relation, (second, second)
+    )
+    return (
+        strictly[0] if relation in (">=", ">", "==") else -math.inf,
+        strictly[1] if relation in ("<=", "<", "==") else math.inf,
+    )
+
+
+def _terminate(made: Instance, domain: Any, grounder: Grounder) -> None:
+    """Make the states of the termination block absorbing, without reward and without conditions."""
+    trees = getattr(domain, "terminals", ()) or ()
+    try:
+        ended = make("or", *(grounder.ground(tree, {}) for tree in trees))
+    except InvalidModel as error:
+        raise InvalidModel(f"termination: {error}") from None
+    for name in sorted(atoms_of(ended) - made.states.keys()):
+        raise InvalidModel(f"termination reads {name}; must read state fluents")
+    if not trees:
+        return
+    for name, law in made.next.items():
+        made.next[name] = make("if", ended, atom(name), law)
+    made.reward = make("if", ended, 0, made.reward)
+    # Conditions on actions alone are kept as they are: they leave an action in every state.
+    made.conditions = [
+        (label, part if atoms_of(part) <= made.actions.keys() else make("or", ended, part))
+        for label, condition in made.conditions
+        for part in conjuncts(condition)
+    ]
+
+
+def _share_next_values(made: Instance) -> None:
+    """Make next values that laws of other fluents read intermediate fluents."""
+    laws = [*made.next.values(), *made.between.values()]
+    read = set().union(*map(atoms_of, laws))
+    renamed: dict[str, Expression] = {}
+    for name, fluent in made.states.items():
+        primed = ground_name(f"{fluent.family}'", fluent.objects)
+        if primed in read:
+            drawn = ground_name(f"next-{fluent.family}", fluent.objects)
+            made.intermediate[drawn] = replace(fluent, name=drawn, family=f"next-{fluent.family}")
+            made.between[drawn] = made.next[name]
+            made.next[name] = renamed[primed] = atom(drawn)
+    if renamed:
+        made.next = {name: replaced(law, renamed) for name, law in made.next.items()}
+        made.between = {name: replaced(law, renamed) for name, law in made.between.items()}
+        made.reward = replaced(made.reward, renamed)
 
 
 def families(fluents: Mapping[str, Fluent]) -> dict[str, list[Fluent]]:

@@ -50,6 +50,9 @@ def archive() -> dict[str, Path]:
     for domain in sorted(root.rglob("domain.rddl")):
         about = domain.with_name("__init__.py")
         if not about.is_file():
+            # Some problems have a domain per instance: IPPC2018/WildlifePreserve/p1/instance1.rddl.
+            problem, competition = domain.parents[1], domain.parents[2]
+            folders[f"{problem.name}_{competition.name.lower()}"] = problem
             continue
         for node in ast.parse(about.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
@@ -62,7 +65,7 @@ def archive() -> dict[str, Path]:
 
 def instances(folder: Path) -> list[str]:
     """Return the instances of a problem of the archive, in order."""
-    names = [path.stem.removeprefix("instance") for path in folder.glob("instance*.rddl")]
+    names = [path.stem.removeprefix("instance") for path in folder.rglob("instance*.rddl")]
     return sorted(names, key=lambda name: (len(name), name))
 
 
@@ -109,7 +112,8 @@ def files_of(text: str, folder: Path | None = None) -> tuple[Path, Path, str]:
                 f"{name} has no instance {quoted(number)}; it has {shown}"
                 f"{did_you_mean(number, known)}"
             )
-        return where / "domain.rddl", where / f"instance{number}.rddl", f"{PREFIX}{name}:{number}"
+        (instance,) = where.rglob(f"instance{number}.rddl")
+        return instance.with_name("domain.rddl"), instance, f"{PREFIX}{name}:{number}"
     paths = re.split(r"(?<=\.rddl)\+", text)
     if len(paths) != 2:
         raise InvalidParameter(

@@ -3,9 +3,8 @@
 Deterministic intermediate fluents are substituted where they are read. Random ones are `hidden`
 variables. Those that decide several variables of the next state are derived variables of the model,
 and stay in the scopes of its tables. All others are summed out of a table again, weighted by their
-own law, which is exact because only one factor depends on them. The next value of a state fluent
-that another law reads cannot be a derived variable, and is refused by name. Rewards may read
-anything: only their expectation is kept.
+own law, which is exact because only one factor depends on them. Rewards may read anything: only
+their expectation is kept.
 """
 
 from __future__ import annotations
@@ -122,8 +121,7 @@ class World:
     def derive_shared_draws(self, variables: Sequence[Variable]) -> None:
         """Make the draws that decide several of these state variables derived variables.
 
-        A draw that decides two variables has behind it only draws that decide both. Refuse next
-        values of state fluents that decide other variables.
+        A draw that decides two variables has behind it only draws that decide both.
         """
         self.derived = frozenset()
         decided: dict[str, set[str]] = {}
@@ -131,17 +129,7 @@ class World:
             for fluent in variable.fluents:
                 for drawn in self._below(atoms_of(self.laws[primed(fluent)])):
                     decided.setdefault(drawn, set()).add(variable.name)
-                    if unprimed(drawn) in self.instance.states:
-                        decided[drawn].add(unprimed(drawn))
-        shared = {name: sorted(owners) for name, owners in decided.items() if len(owners) > 1}
-        for name, owners in shared.items():
-            if unprimed(name) in self.instance.states:
-                raise InvalidModel(
-                    f"{name} is drawn and decides {len(owners)} state variables at once "
-                    f"({', '.join(owners[:3])}{', ...' if len(owners) > 3 else ''}), which are "
-                    f"then not independent of each other; must be an intermediate fluent"
-                )
-        self.derived = frozenset(shared)
+        self.derived = frozenset(name for name, owners in decided.items() if len(owners) > 1)
 
     def fix(self, values: Mapping[str, Constant]) -> None:
         """Substitute fluents that never change."""
