@@ -31,6 +31,7 @@ extensions = [
     "docstrings",
     "mathml",
     "myst_parser",
+    "pages",
     "sphinx.ext.viewcode",
 ]
 exclude_patterns = ["figures"]
@@ -76,6 +77,7 @@ nitpick_ignore_regex = [
 html_theme = "furo"
 html_title = f"fmdp {release}"
 html_static_path = ["static"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sphinx = False

@@ -26,7 +26,7 @@ def first_that_is_down(state: tuple[int, ...]) -> int:
 def main(picture: str) -> None:
     plan = fmdp.plan(model)
     rules = {"never": never, "first that is down": first_that_is_down, "optimal": plan.policy}
-    figure, axes = plt.subplots(3, 1, figsize=(8, 5.4), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(3, 1, figsize=(5.6, 4.2), sharex=True, layout="constrained")
     for axis, (name, rule) in zip(axes, rules.items(), strict=True):
         gain = fmdp.evaluate(model, rule).gain
         run = fmdp.simulate(model, rule, steps=100, seed=0, record=True)
@@ -36,12 +36,12 @@ def main(picture: str) -> None:
         )
         restarted = [(t, a) for t, (a,) in enumerate(run.trajectory.actions) if a != NOTHING]
         if restarted:
-            axis.plot(*zip(*restarted, strict=True), "k.", markersize=4)
+            axis.plot(*zip(*restarted, strict=True), "k.", markersize=3)
         axis.set(title=f"{name}: {gain:.3f} machines working on average", ylabel="machine")
-        axis.set_yticks(range(MACHINES))
+        axis.set_yticks(range(0, MACHINES, 2))
         print(f"{name:20} {gain:.4f}")
     axes[-1].set_xlabel("step (blue: working, red: down, dot: restarted)")
-    figure.savefig(picture, dpi=150)
+    figure.savefig(picture, dpi=200)
 
 
 if __name__ == "__main__":

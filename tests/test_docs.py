@@ -61,9 +61,7 @@ def test_the_python_of_the_page_about_python_runs(capsys: pytest.CaptureFixture[
 def test_the_first_page_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
     page = Page("index.md")
     page.run(capsys)
-    assert page.commands == 4
-    assert capsys.readouterr().out.startswith("Status.CONVERGED 2.933000")
-    assert Path("compared/report/index.html").exists()
+    assert (page.commands, page.printed) == (1, 1)
 
 
 @pytest.mark.usefixtures("folder")

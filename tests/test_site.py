@@ -1,4 +1,4 @@
-"""The site: its formulas are what TeX would show. (`make docs`, a step of .ci/run, builds it.)"""
+"""The site: its formulas, links to the API and columns of numbers. (`make docs` builds it.)"""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def _load(path: Path) -> ModuleType:
 
 
 plain = _load(DOCS / "mathml.py").plain
+pages = _load(DOCS / "pages.py")
 
 
 def drawn(formula: str) -> str:
@@ -63,3 +64,48 @@ def test_an_index_stands_beside_its_accent(formula: str) -> None:
 )
 def test_what_is_plain_stays(formula: str) -> None:
     assert plain(formula) == formula
+
+
+@pytest.mark.parametrize(
+    ("code", "target"),
+    [
+        ("fmdp.plan(model)", "fmdp.plan"),
+        ("fmdp.Exact(criterion='finite', horizon=40)", "fmdp.Exact"),
+        ("FactoredMDP.from_functions", "fmdp.FactoredMDP.from_functions"),
+        ("Default()", "fmdp.Default"),
+        ("plan.explain(state)", "fmdp.Plan.explain"),
+        ("agent.act", "fmdp.Agent.act"),
+        ("plan", None),  # the command
+        ("learn", None),
+        ("fmdp", None),
+        ("fmdp plan circle:7", None),
+        ("Exact() or ALP()", None),
+        ("OSError", None),
+    ],
+)
+def test_names_of_the_api_in_code_font(code: str, target: str | None) -> None:
+    assert pages.api_target(code) == target
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("7", "-0.591", "1,048,576", ".95", "12 to 18 s", "0.14 s, 106 MB", "+9.1 %", "10^301"),
+        *("-6.12 ± .09", "162 (93 to 141, 186)", "1.06 (JAO: 3.5)", "10^{-2}", "22 allowed"),
+    ],
+)
+def test_a_cell_that_is_a_number(cell: str) -> None:
+    assert pages.is_number(cell)
+
+
+@pytest.mark.parametrize(
+    "cell", ["", "circle:7", "3 neighbours", "5, 6, 7, 8, 9, 10", "not in 200 s", "0.1: s, sweeps"]
+)
+def test_a_cell_that_is_no_number(cell: str) -> None:
+    assert not pages.is_number(cell)
+
+
+def test_a_column_of_numbers_may_have_holes() -> None:
+    assert pages.is_number_column(["none", "8,000", "", "500"])
+    assert not pages.is_number_column(["none", ""])
+    assert not pages.is_number_column(["8,000", "does not end"])

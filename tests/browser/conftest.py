@@ -1,5 +1,5 @@
-"""A real Chromium over the report's page. Without one the tests are skipped, with the reason; with
-FMDP_BROWSER_REQUIRED set, as .ci/run does for root, a missing browser is a failure."""
+"""A real Chromium over the report's page and the site. Without one the tests are skipped, with the
+reason; with FMDP_BROWSER_REQUIRED set, as .ci/run does for root, a missing browser is a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -33,10 +33,11 @@ FLAGS = (
 LONG = "machines:3,topology=star,reward=mean"
 
 
-def _without_browser(reason: str) -> None:
+def _without(what: str, remedy: str) -> NoReturn:
+    """Skip a test, or fail it where browser tests are required."""
     if os.environ.get("FMDP_BROWSER_REQUIRED"):
-        pytest.fail(f"browser tests cannot run: {reason}")
-    pytest.skip(f"browser tests skipped: {reason}")
+        pytest.fail(f"browser tests cannot run: {what} ({remedy})")
+    pytest.skip(f"browser tests skipped: {what} ({remedy})")
 
 
 @pytest.fixture(scope="session")
@@ -44,14 +45,27 @@ def browser() -> Iterator[Browser]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        _without_browser("Playwright is not installed (the extra dev)")
+        _without("Playwright is not installed", "the extra dev")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
-        _without_browser("there is no chromium on PATH (Debian: apt-get install chromium)")
+        _without("there is no chromium on PATH", "Debian: apt-get install chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """The site as it was built last; .ci/run builds it before the tests."""
+    root = Path(__file__).parents[2]
+    index = root / "build" / "docs" / "searchindex.js"
+    if not index.exists():
+        _without("there is no site", "make docs")
+    newest = max(path.stat().st_mtime for path in (root / "docs").glob("*.*"))
+    if index.stat().st_mtime < newest:
+        _without("the site is older than its pages", "make docs")
+    return index.parent
 
 
 @pytest.fixture(scope="session")
