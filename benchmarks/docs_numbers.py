@@ -168,13 +168,20 @@ RIVALS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("psrl", {}),
     ("psrl", {"horizon": 20}),
     ("psrl", {"horizon": 100}),
+    ("dorl", {}),
+    ("fsrl", {}),
     ("random", {}),
     *(("ucrl-factored", {"c": c}) for c in (1, 0.1)),
     ("ucrl-factored", {"c": 0.1, "horizon": 20}),
     ("ucrl-factored", {"c": 0.1, "horizon": 100}),
     *(("dbn-ucrl", {"c": c}) for c in (1, 0.1)),
+    *((name, {"c": c}) for name in ("kl-ucrl-factored", "f-ucbvi", "f-euler") for c in (1, 0.1)),
+    *(("slf-ucrl", {"c": c}) for c in (1, 0.1)),
     *(("ucrl2", {"c": c}) for c in (1, 0.1, 0.01)),
     *(("ucrl3", {"c": c}) for c in (1, 0.1)),
+    *(("kl-ucrl", {"c": c}) for c in (1, 0.1)),
+    ("imed-rl", {}),
+    ("imed-rl", {"faithful": True}),
     *(("scal", {"c": c}) for c in (1, 0.1)),
     *(("regal", {"c": c}) for c in (1, 0.1)),
     *(("pmevi", {"c": c}) for c in (1, 0.1, 0.01)),
@@ -183,8 +190,9 @@ RIVALS: tuple[tuple[str, Mapping[str, object]], ...] = (
     *(("opsrl", {"c": c}) for c in (1, 0.01)),
     *(("e3", {"m": m}) for m in (300, 10)),
     *(("frmax", {"m": m, "form": form}) for m in (300, 10) for form in ("extreme", "heaven")),
+    *((name, {"m": m}) for name in ("slf-rmax", "lse-rmax") for m in (300, 10)),
 )
-"""The rows of the table of rivals: learners, and the settings that are varied."""
+"""The rows of the table of rivals: every learner of the literature, and what is varied of it."""
 RIVALS_PROBLEMS = ("riverswim:1", "circle:4")
 
 
@@ -193,7 +201,8 @@ def _rivals_spec(seeds: int) -> Spec:
     head = f'name = "rivals"\nsteps = 10_000\nseeds = {max(1, seeds // 4)}\n'
     text = [f"{head}problems = {json.dumps(RIVALS_PROBLEMS)}\n"]
     for name, settings in RIVALS:
-        label = ", ".join([f"`{name}`", *(f"{key}={value}" for key, value in settings.items())])
+        words = [f"{key}={json.dumps(value)}".replace('"', "") for key, value in settings.items()]
+        label = ", ".join([f"`{name}`", *words])
         given = {"episodes": "fixed"} if "horizon" in settings else {}
         chosen = [f"{key} = {json.dumps(value)}" for key, value in (given | settings).items()]
         text.append(f"[[learners]]\nname = {json.dumps(name)}\nlabel = {json.dumps(label)}\n")
@@ -438,9 +447,11 @@ def _median(cell: Numbers, measure: str = "regret") -> float:
     return value
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+    """Return a table; `right` aligns all columns but the first to the right."""
     lines = [f"| {' | '.join(line)} |".replace("|  |", "| |") for line in (head, *rows)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+    rule = "|---" + ("|---:" if right else "|---") * (len(head) - 1) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def _whole(value: float) -> str:
@@ -542,13 +553,14 @@ def rivals(numbers: Numbers) -> str:
         middle = f"{_whole(gap['lower'])} to {_whole(gap['upper'])}"
         return f"{_whole(gap['median'])} ({middle}, {_whole(gap['worst'])})"
 
+    titles = ["learner", *(f"`{p}`" for p in RIVALS_PROBLEMS)]
     labels = list(cells[RIVALS_PROBLEMS[0]])
     rows = [[label, *(told(cells[p][label]) for p in RIVALS_PROBLEMS)] for label in labels]
     head = _wrapped(
         f"Gap regret after {part['steps']:,} steps: the median of {part['seeds']} seeds, and in "
         f"brackets the quartiles and the worst run."
     )
-    return f"{head}\n\n{_table(['learner', *(f'`{p}`' for p in RIVALS_PROBLEMS)], rows)}"
+    return f"{head}\n\n{_table(titles, rows, right=True)}"
 
 
 def learning(numbers: Numbers) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fmdp.experiments import RESULTS_VERSION
+from fmdp.learning.registry import LEARNERS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -97,6 +98,13 @@ def test_the_gains_that_the_example_tells_are_those_of_the_plans() -> None:
     exact = plans["guestrin circle 7 | exact"]["gain"]
     told = f"{singles:.3f} of gain with singles, {pairs:.3f} with pairs, {exact:.3f} exact"
     assert told in text
+
+
+def test_the_table_of_rivals_has_every_learner_of_the_literature() -> None:
+    registered = {kind.name for kind in LEARNERS.kinds() if kind.role == "learner"} - {"default"}
+    assert {name for name, _ in script.RIVALS} == registered | {"random"}
+    for cells in NUMBERS["parts"]["rivals"]["cells"].values():
+        assert {re.match("`(.+?)`", label)[1] for label in cells} == registered | {"random"}
 
 
 def test_how_numbers_are_written() -> None:
