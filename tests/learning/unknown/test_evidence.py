@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from fmdp.errors import TooLarge
 from fmdp.learning.unknown import evidence as evidence_module
@@ -78,19 +78,45 @@ def test_the_candidates_are_all_sets_within_the_bounds() -> None:
     assert [len(scope) for scope in evidence.sets] == sorted(map(len, evidence.sets))
 
 
-def test_scores_are_dirichlet_multinomial_probabilities() -> None:
+def log_marginal(counts: Any) -> float:
+    """Return the log-probability of [rows, values] under Dirichlet(1/r, ..., 1/r) rows."""
+    prior = 1.0 / counts.shape[1]
+    cells = gammaln(prior + counts) - gammaln(prior)
+    return float(cells.sum() - gammaln(1.0 + counts.sum(axis=1)).sum())
+
+
+def test_scores_are_mixtures_of_dirichlet_multinomial_probabilities() -> None:
+    """No action, one of them, or all of them have rows of their own."""
     evidence, steps = Evidence(STRUCTURE, 2, 1), steps_of(7, 80)
     fill(evidence, steps)
     scores, fits = evidence.scores()
     for z, scope in enumerate(evidence.sets):
+        actions = math.prod(STRUCTURE.sizes[v] for v in scope if v >= 3)
         for i, size in enumerate(STRUCTURE.state_sizes):
             counts = by_hand(steps, scope, i)
-            prior = 1.0 / size
-            cells = gammaln(prior + counts) - gammaln(prior)
-            expected = cells.sum() - gammaln(1.0 + counts.sum(axis=1)).sum()
+            table = counts.reshape(-1, actions, size)
+            cases = [log_marginal(table.sum(axis=1)), log_marginal(counts)]
+            if actions > 2:
+                one_apart = [
+                    log_marginal(table[:, a]) + log_marginal(np.delete(table, a, 1).sum(axis=1))
+                    for a in range(actions)
+                ]
+                cases.append(logsumexp(one_apart) - math.log(actions))
+            expected = logsumexp(cases) - math.log(len(cases))
             assert scores[z, i] == pytest.approx(expected, rel=1e-12)
             visited = counts[counts.sum(axis=1) > 0]
             assert fits[z, i] == pytest.approx(log_likelihood(visited), rel=1e-12)
+
+
+def test_scores_are_probabilities_of_sequences() -> None:
+    """Summed over all next values of five steps with given actions, they add up to 1."""
+    total = 0.0
+    for values in itertools.product((0, 1), repeat=5):
+        evidence = Evidence(structure((2,), (3,)), 1, 1)
+        for t, (before, after) in enumerate(itertools.pairwise((0, *values))):
+            evidence.append(np.array([before, t % 3]), np.array([after]))
+        total += np.exp(evidence.scores()[0][:, 0])
+    assert total == pytest.approx(np.ones(4))
 
 
 def test_one_score_by_hand() -> None:

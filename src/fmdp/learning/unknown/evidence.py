@@ -66,6 +66,10 @@ class Evidence:
         rows = [math.prod(s.scope_sizes(scope)) for scope in self.sets]
         self._starts = np.cumsum([0, *rows], dtype=np.int64) * self.width
         self._cells = np.zeros(int(self._starts[-1]), dtype=np.int32)
+        self._actions = np.array(
+            [math.prod(s.sizes[v] for v in scope if v >= s.m) for scope in self.sets],
+            dtype=np.int64,
+        )
         self._layout = _layout(self.sets, s)
         kind = np.min_scalar_type(max(self.sizes) - 1)
         self._log: NDArray[Any] = np.zeros((_FIRST_ROOM, len(self.sizes) + s.m), dtype=kind)
@@ -121,7 +125,7 @@ class Evidence:
         if self._scored != self.steps:
             shape = len(self.sets), self.m
             self._scores = np.empty(shape), np.empty(shape)
-            score_tables(self._cells, self._starts, self._values, self._scores)
+            score_tables(self._cells, self._starts, self._actions, self._values, self._scores)
             self._scored = self.steps
         return self._scores
 
