@@ -156,6 +156,15 @@ def test_a_saved_learner_with_the_scopes_that_it_learned(run: Any, tmp_path: Any
     assert "machine_0 1.00" in text
     assert "machine_0 → machine_1" in text
     assert "a learner has neither" in run("show", path, "--check").refusal
+    assert shown["scope_findings"] == []
+    words = (*options[:2], "--set", "parents=1", "--steps", "3000", *options[4:], "--json")
+    too_small = run("learn", problem, *words)
+    findings = too_small.json["scope_findings"]
+    assert findings[0]["reason"].endswith("the bound of 1 parent is too small")
+    assert "the scopes may be wrong: the next value of 'machine_" in too_small.err
+    assert f"; likewise {findings[1]['variable']}" in too_small.err
+    assert run("show", path, "--json").json["scope_findings"] == findings
+    assert "the bound of 1 parent is too small" in " ".join(run("show", path).out.split())
     run("learn", problem, "--steps", "50", "--out", path)
     assert "known" in run("show", path).out
     assert run("show", path, "--json").json["scopes"] is None

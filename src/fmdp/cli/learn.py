@@ -97,11 +97,14 @@ def learn(
         model = problem_of(problem)
         chosen, reason = make_learner(learner, set or (), request, model)
         agent = chosen.start(model)
+        learns_scopes = agent.statistics.stepwise
         findings: tuple[Any, ...] = ()
-        if log is not None:
+        if log is not None or learns_scopes:
             agent.test_scopes()
+        if log is not None:
             warm(agent, log)
             findings = agent.scope_findings
+        if not learns_scopes:
             # Simulated steps follow the scopes; they would hide what the log shows.
             agent.test_scopes(False)
         startup = time.perf_counter() - started
@@ -113,6 +116,7 @@ def learn(
         simulation.run(n_steps, progress=report)
         loaded.append(seconds_loading())
     run = simulation.result()
+    findings = agent.scope_findings or findings
     if out is not None:
         with held():  # another Ctrl-C must not interrupt the saving
             agent.save(out)
@@ -149,8 +153,12 @@ def learn(
         print_json(result)
     else:
         print_run(result, run, chosen, out)
-    for finding in findings:
-        say(f"the model may be wrong: in {log}, {finding}")
+    if findings and learns_scopes:
+        others = ", ".join(finding.variable for finding in findings[1:])
+        say(f"the scopes may be wrong: {findings[0]}" + (f"; likewise {others}" if others else ""))
+    elif findings:
+        for finding in findings:
+            say(f"the model may be wrong: in {log}, {finding}")
     if comparison is not None and not comparison.better:
         warn_of_random(comparison, run.steps, result["planner"])
     return INTERRUPTED if interrupted else 0

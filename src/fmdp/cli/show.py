@@ -114,6 +114,7 @@ def show_learner(path: str, json: bool) -> None:
                 "episodes": agent.episodes,
                 "planner_calls": agent.planner_calls,
                 "scopes": scopes,
+                "scope_findings": [finding._asdict() for finding in agent.scope_findings],
             }
         )
         return
@@ -138,6 +139,8 @@ def show_learner(path: str, json: bool) -> None:
         for name, used, edges in parents
     ]
     print_people(table(("state variable", "depends on (probability)", "or perhaps on"), lines))
+    for finding in agent.scope_findings:
+        print_people(f"{finding}")
     print_network(agent.statistics.structure)
 
 

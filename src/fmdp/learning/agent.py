@@ -36,7 +36,7 @@ from fmdp.learning.encoding import (
     structure_header,
 )
 from fmdp.learning.episodes import FOR_EVER
-from fmdp.learning.residuals import Finding, ScopeMonitor
+from fmdp.learning.residuals import Finding, Monitor
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.entries import NO_LIMITS, NOT_COUNTED, Index
@@ -181,7 +181,7 @@ class Agent:
         self._random = False  # whether its policy is randomised
         self._drawn: NDArray[np.int64] | None = None  # the next action of a randomised policy
         self._prepared: Prepared | None = None
-        self._monitor: ScopeMonitor | None = None
+        self._monitor: Monitor | None = None
         self._watched = learner._watches()
         self.watches_steps = learner._watches_steps()
         self._ends_before_limits = learner.ends_before_limits
@@ -242,8 +242,9 @@ class Agent:
         """Test from now on whether the scopes explain the observed steps, or stop testing.
 
         An agent that tests is simulated step by step, which is slower. `scope_findings` has the
-        result. Nothing is tested if the learner itself learns the scopes, or if derived variables
-        are drawn at random.
+        result. If the learner itself learns the scopes, all steps so far are tested at once, and
+        the question is whether any scope within its bounds explains them. Nothing is tested if
+        derived variables are drawn at random.
 
         Parameters
         ----------
@@ -252,13 +253,8 @@ class Agent:
         """
         if not wanted:
             self._monitor = None
-        elif self._monitor is None and self._has_scopes_to_test():
-            self._monitor = ScopeMonitor(self.structure)
-
-    def _has_scopes_to_test(self) -> bool:
-        """Return whether the scopes are believed, and the rows of all variables are observed."""
-        believed = getattr(self.learner, "scopes", "known") == "known"
-        return believed and all(variable.deterministic for variable in self.structure.derived)
+        elif self._monitor is None:
+            self._monitor = self.learner.scope_monitor(self)
 
     @property
     def tests_scopes(self) -> bool:

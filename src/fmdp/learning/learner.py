@@ -42,6 +42,7 @@ from fmdp.learning.planning_budget import (
     steps_until_affordable,
 )
 from fmdp.learning.registry import LEARNERS
+from fmdp.learning.residuals import Monitor, ScopeMonitor
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.planning.counts.planner import Counts as CountsPlanner
@@ -131,6 +132,12 @@ class Learner(Settings, ABC):
     def learned_scopes(self, agent: Agent) -> dict[str, Any] | None:
         """Return the scopes that `agent` has learned, in plain values; None if they are known."""
         return None
+
+    def scope_monitor(self, agent: Agent) -> Monitor | None:
+        """Return a new test of the scopes of `agent`; None if its rows are not all observed."""
+        s = agent.structure
+        observed = all(variable.deterministic for variable in s.derived)
+        return ScopeMonitor(s) if observed else None
 
     def watch(
         self,

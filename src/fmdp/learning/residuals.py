@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,12 @@ FIRST_TEST = 64
 """Number of steps at the first test; the next is due when a tenth more have been observed."""
 
 CURRENT, NEXT, PREVIOUS = 0, 1, 2
-_WHEN = ("current", "next", "previous")
+WHEN = ("current", "next", "previous")
+REASONS = {
+    "current": "which is not in its scope",
+    "next": "so the two do not move independently given their scopes",
+    "previous": "so something that is not observed, or changes over time, affects it",
+}
 
 
 class Finding(NamedTuple):
@@ -65,16 +70,13 @@ class Finding(NamedTuple):
     """log10 of E at the last test."""
     step: int
     """Number of observed steps at the first alarm."""
+    reason: str
+    """What that says about the scopes."""
 
     def __str__(self) -> str:
-        reason = {
-            "current": "which is not in its scope",
-            "next": "so the two do not move independently given their scopes",
-            "previous": "so something that is not observed, or changes over time, affects it",
-        }[self.when]
         return (
             f"the next value of {self.variable!r} depends on the {self.when} value of "
-            f"{self.depends_on!r}, {reason} (evidence 10^{self.log10_evidence:.0f} after "
+            f"{self.depends_on!r}, {self.reason} (evidence 10^{self.log10_evidence:.0f} after "
             f"{self.step:,} steps; the chance of a false alarm is at most {FALSE_ALARMS:.0%})"
         )
 
@@ -94,6 +96,25 @@ class _Pairs(NamedTuple):
     """[pairs + 1]: offsets of the tables in the array of counts."""
     possible: int
     """Number of pairs before `MOST_CELLS`."""
+
+
+class Monitor(Protocol):
+    """A sequential test of the scopes of a run."""
+
+    def observe(
+        self, state: Sequence[int], action: Sequence[int], next_state: Sequence[int]
+    ) -> None:
+        """Process one step, which the statistics have counted."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The strongest alarm of every variable, the strongest first."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the state as arrays by name."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the state to a result of `arrays`; raise InvalidParameter if it does not fit."""
 
 
 class ScopeMonitor:
@@ -121,7 +142,7 @@ class ScopeMonitor:
         self.evidence: Floats = np.zeros(n)
         """[pairs]: log E at the last test."""
         self.steps = 0
-        self._due = _test_due_after(0)
+        self._due = next_test_after(0)
         self._findings: tuple[Finding, ...] = ()
         self._last: tuple[int, ...] = ()  # state, action and next state of the last step
 
@@ -149,7 +170,7 @@ class ScopeMonitor:
         self.steps += 1
         if self.steps == self._due:
             self.test()
-            self._due = _test_due_after(self.steps)
+            self._due = next_test_after(self.steps)
 
     def test(self) -> None:
         """Compute the evidence of all pairs, and note new alarms."""
@@ -186,9 +207,8 @@ class ScopeMonitor:
             when = (source >= n) + (source >= n + s.m)
             name = names[source - (0, n, n + s.m)[when]]
             log10 = float(self.evidence[pair]) / math.log(10.0)
-            finding = Finding(
-                s.state_names[factor], name, _WHEN[when], log10, int(self.alarms[pair])
-            )
+            step, reason = int(self.alarms[pair]), REASONS[WHEN[when]]
+            finding = Finding(s.state_names[factor], name, WHEN[when], log10, step, reason)
             strongest.setdefault(factor, finding)
         return tuple(strongest.values())
 
@@ -207,32 +227,47 @@ class ScopeMonitor:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Set the state to a result of `arrays`; raise InvalidParameter if it does not fit."""
         s = self.structure
-        longest = len(s.sizes) + s.m
-        for name, array in self.arrays().items():
-            given = arrays.get(name)
-            shapes = {(0,), (longest,)} if name == "last" else {array.shape}
-            if given is None or given.dtype != array.dtype or given.shape not in shapes:
-                raise InvalidParameter(f"the part {quoted(name)} of its tested scopes does not fit")
-            if not np.isfinite(given).all() or (name != "evidence" and (given < 0).any()):
-                raise InvalidParameter(f"the part {quoted(name)} of its tested scopes is invalid")
-        last = tuple(arrays["last"].tolist())
+        checked = checked_arrays(arrays, self.arrays(), last=[(0,), (len(s.sizes) + s.m,)])
+        last = tuple(checked["last"].tolist())
         if any(v >= size for v, size in zip(last, (*s.sizes, *s.state_sizes), strict=False)):
             raise InvalidParameter("the part 'last' of its tested scopes is no step")
-        self.counts, self.alarms = arrays["counts"].copy(), arrays["alarms"].copy()
-        self.evidence, self._last = arrays["evidence"].copy(), last
-        self.steps = int(arrays["steps"][0])
-        self._due = _test_due_after(self.steps)
+        self.counts, self.alarms = checked["counts"], checked["alarms"]
+        self.evidence, self._last = checked["evidence"], last
+        self.steps = int(checked["steps"][0])
+        self._due = next_test_after(self.steps)
         self._findings = self._strongest_alarms()
 
 
-def _test_due_after(steps: int) -> int:
+def checked_arrays(
+    arrays: Mapping[str, NDArray[Any]],
+    expected: Mapping[str, NDArray[Any]],
+    **shapes: Sequence[tuple[int, ...]],
+) -> dict[str, NDArray[Any]]:
+    """Return copies of saved arrays; raise InvalidParameter if they are no state of a test.
+
+    They have the types and shapes of those `expected`, or one of the `shapes` of their name.
+    """
+    checked = {}
+    for name, array in expected.items():
+        given = arrays.get(name)
+        allowed = shapes.get(name, [array.shape])
+        if given is None or given.dtype != array.dtype or given.shape not in allowed:
+            raise InvalidParameter(f"the part {quoted(name)} of its tested scopes does not fit")
+        if not np.isfinite(given).all() or (name != "evidence" and (given < 0).any()):
+            raise InvalidParameter(f"the part {quoted(name)} of its tested scopes is invalid")
+        checked[name] = given.copy()
+    return checked
+
+
+def next_test_after(steps: int, growth: int = 10) -> int:
     """Return the number of steps at the first test after `steps` steps.
 
-    The tests are at `FIRST_TEST` steps and then whenever a tenth more have been observed.
+    The tests are at `FIRST_TEST` steps and then whenever a part of 1 / `growth` more have been
+    observed.
     """
     due = FIRST_TEST
     while due <= steps:
-        due += due // 10
+        due += due // growth
     return due
 
 

@@ -31,8 +31,10 @@ from fmdp._base.settings import setting
 from fmdp.errors import InvalidParameter, did_you_mean
 from fmdp.learning.agent import Agent
 from fmdp.learning.learner import PlanningLearner
+from fmdp.learning.residuals import Monitor
 from fmdp.learning.statistics import Statistics
 from fmdp.learning.unknown.evidence import Evidence, Floats, Scope
+from fmdp.learning.unknown.monitor import CandidateMonitor
 from fmdp.learning.unknown.statistics import ScopeStatistics
 from fmdp.model import Structure
 
@@ -171,6 +173,11 @@ class ScopeLearner(PlanningLearner):
             "preparations": seen.preparations,
             "last_change": seen.changes[-1][0] if seen.changes else None,
         }
+
+    def scope_monitor(self, agent: Agent) -> Monitor | None:
+        if self.scopes != UNKNOWN:
+            return super().scope_monitor(agent)
+        return CandidateMonitor(self, evidence_of(agent))
 
     def edges_over_time(
         self, structure: Structure, log: NDArray[Any], times: Sequence[int]

@@ -95,15 +95,23 @@ def score_tables(cells, starts, actions, values, out):  # type: ignore[no-untype
         first = 0
         for i in range(values.shape[0]):
             counts = table[:, :, first : first + values[i]]
-            fits[z, i], common, separate, apart = _log_probabilities(counts)
-            scores[z, i] = _pooled(common, separate, apart)
+            fits[z, i], scores[z, i] = fit_and_score(counts)
             first += values[i]
 
 
 @njit(nogil=True)
+def fit_and_score(counts):  # type: ignore[no-untyped-def]
+    """Return the largest log-likelihood and the pooled log-probability of a table of counts
+    [contexts, actions, values]."""
+    fit, common, separate, apart = _log_probabilities(counts)
+    return fit, _pooled(common, separate, apart)
+
+
+@njit(nogil=True)
 def _log_probabilities(counts):  # type: ignore[no-untyped-def]
-    """Return the largest log-likelihood of a table [contexts, actions, values], and the logarithms
-    of the three probabilities: no action apart, all apart, and each one apart [actions]."""
+    """Return the largest log-likelihood of a table, and the logarithms of its probabilities in the
+    three cases: all rows the same, all separate, and each action apart from the others [actions].
+    """
     n_contexts, n_actions, n_values = counts.shape
     prior = np.full(n_values, 1.0 / n_values)
     apart = np.zeros(n_actions)
