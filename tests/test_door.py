@@ -130,6 +130,24 @@ def asked_functions(**given: Any) -> Any:
     return fmdp.FactoredMDP.from_functions(**{**FUNCTIONS, **given})
 
 
+SAMPLED: dict[str, Any] = {
+    "step": lambda state, action, generator: (state, 0.0),
+    "variables": ({"a": 2}, {"b": 2}),
+    "samples": 4,
+    "seed": 0,
+    "parents": None,
+    "max_parents": None,
+    "reward_ranges": None,
+    "reset": None,
+    "decode": None,
+    "initial_state": None,
+    "prior": None,
+    "rho": 0.1,
+    "name": None,
+    "progress": None,
+}
+
+
 def _entries() -> dict[str, Callable[[Any], Any]]:
     """A call of one argument for every argument of every public name."""
     sizes = (2, 2)
@@ -152,6 +170,19 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
             f"FactoredMDP.from_functions.{name}": lambda x, name=name: asked_functions(**{name: x})
             for name in FUNCTIONS
         },
+        **{
+            f"from_simulator.{name}": lambda x, name=name: fmdp.from_simulator(
+                **{**SAMPLED, name: x}
+            )
+            for name in SAMPLED
+        },
+        "from_simulator.answer": lambda x: fmdp.from_simulator(**{**SAMPLED, "step": lambda *_: x}),
+        "from_simulator.next_state": lambda x: fmdp.from_simulator(
+            **{**SAMPLED, "step": lambda *_: (x, 0.0)}
+        ),
+        "from_simulator.reward": lambda x: fmdp.from_simulator(
+            **{**SAMPLED, "step": lambda state, *_: (state, x)}
+        ),
         "FactoredMDP.structure": lambda x: fmdp.FactoredMDP(x, MODEL.transitions, MODEL.rewards),
         "FactoredMDP.transitions": lambda x: fmdp.FactoredMDP(STRUCTURE, x, MODEL.rewards),
         "FactoredMDP.transition": lambda x: fmdp.FactoredMDP(STRUCTURE, [x, x], MODEL.rewards),
@@ -557,6 +588,7 @@ _COSTLY = (
     "Simulation.run",
     "evaluate.steps",
     "evaluate_by",
+    "from_simulator.samples",
 )
 CHEAP = [name for name in ENTRIES if not name.startswith(_COSTLY) and not name.endswith(".save")]
 

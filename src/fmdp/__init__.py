@@ -107,6 +107,7 @@ _HOME = {
     "fit": "fmdp.logs",
     "flatten": "fmdp.model",
     "forbid": "fmdp.model",
+    "from_simulator": "fmdp.interop.simulator",
     "inspect": "fmdp.simulation",
     "learn": "fmdp.simulation",
     "load": "fmdp.model",
@@ -147,6 +148,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from fmdp.experiments.priors import Prior as Prior
     from fmdp.experiments.results import Results as Results
     from fmdp.experiments.results import load_results as load_results
+    from fmdp.interop.simulator import from_simulator as from_simulator
     from fmdp.learning.agent import Agent as Agent
     from fmdp.learning.agent import Decision as Decision
     from fmdp.learning.bonuses import with_reward_factors as with_reward_factors

@@ -12,7 +12,7 @@ from gymnasium import spaces
 import fmdp
 from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.interop.gymnasium import FactoredEnv, drive
-from fmdp.interop.gymnasium.flattening import Variables
+from fmdp.interop.spaces import Variables
 
 
 class Corridor(gymnasium.Env[Any, Any]):

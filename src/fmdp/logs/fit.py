@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.html import html_table
 from fmdp._base.parameters import Flag, Integer, Number, quoted
 from fmdp.errors import InvalidParameter
 from fmdp.logs.intervals import mean_width, proportion_interval, shares
@@ -29,7 +30,7 @@ from fmdp.logs.ordering import in_order
 from fmdp.logs.scopes import learn_scopes, learn_structure
 from fmdp.logs.steps import Reader, Steps, rows_of
 from fmdp.logs.tables import BadCell, Table, table_of
-from fmdp.model import FactoredMDP, Intervals, Structure
+from fmdp.model import FactoredMDP, Intervals, Noise, Structure
 from fmdp.model.expansion import with_derived_values
 from fmdp.problems import Problem, problem
 
@@ -84,6 +85,12 @@ class Fit:
             f"Fit of {self.steps:,} steps{streams}: {self.rows_seen:,} of {self.rows:,} rows "
             f"visited; intervals hold with probability {1 - self.rho:g}"
         )
+
+    def _repr_html_(self) -> str:
+        caption, _, more = repr(self).partition(": ")
+        visited, intervals = more.split("; ")
+        rows = [("rows", visited), ("intervals", intervals.removeprefix("intervals "))]
+        return html_table(caption, (), [*rows, *(("note", note) for note in self.notes)])
 
 
 def fit(
@@ -308,12 +315,17 @@ def _known(given: Any) -> tuple[Structure, FactoredMDP | None]:
 
 
 class Counts:
-    """Counts of a log for every class of alike rows; by default each row is a class."""
+    """Counts of a log for every class of alike rows; by default each row is a class.
 
-    def __init__(self, structure: Structure, has_rewards: bool) -> None:
+    `fixed_visits` says that the number of visits of every row was fixed before any outcome was
+    seen, as with a simulator that is asked about chosen states.
+    """
+
+    def __init__(self, structure: Structure, has_rewards: bool, fixed_visits: bool = False) -> None:
         s = structure
         self.structure = s
         self.has_rewards = has_rewards
+        self.fixed_visits = fixed_visits
         self.steps = self.runs = 0
         self.unchained = 0
         self.values = np.zeros(s.n_transition_classes, dtype=np.int64)
@@ -360,6 +372,10 @@ class Counts:
             np.add.at(self.sums, classes, share)
             np.add.at(self.squares, classes, share * share)
 
+    def failures(self, visits: Floats, share: float) -> Floats:
+        """Return the failure probability of the interval of each row or cell with these visits."""
+        return np.full(visits.shape, share) if self.fixed_visits else shares(visits, share)
+
     @property
     def visits(self) -> NDArray[np.int64]:
         """[classes]: number of visits."""
@@ -387,13 +403,48 @@ def _fitted(
     rho: float,
     notes: tuple[str, ...],
 ) -> Fit:
-    s = counts.structure
     if not counts.steps:
         bad = len(table.problems.rows)
         raise InvalidParameter(
             f"{table.name}: has no step; a step needs a row with its next state, or two rows"
             f"{f'; {bad:,} bad rows were skipped' if bad else ''}"
         )
+    model = fitted_model(
+        counts,
+        prior,
+        rho,
+        skeleton=skeleton,
+        noise=None if skeleton is None else skeleton.noise,
+        initial_state=initial_state,
+        name=Path(table.name).name if table.place == "line" else "fitted",
+    )
+    return fit_of(counts, model, rho, notes, table.problems.cells())
+
+
+def fit_of(
+    counts: Counts,
+    model: FactoredMDP,
+    rho: float,
+    notes: tuple[str, ...],
+    skipped: tuple[BadCell, ...] = (),
+) -> Fit:
+    """Return a model together with the counts that it was fitted to."""
+    seen = int((counts.visits > 0).sum())
+    return Fit(model, counts.steps, counts.runs, len(counts.values), seen, rho, notes, skipped)
+
+
+def fitted_model(
+    counts: Counts,
+    prior: float | None,
+    rho: float,
+    *,
+    skeleton: FactoredMDP | None,
+    noise: Sequence[Noise] | None,
+    initial_state: tuple[int, ...] | None,
+    name: str,
+) -> FactoredMDP:
+    """Return the model of the counts, with intervals; `skeleton` has the rewards if they do not."""
+    s = counts.structure
     share = rho / max(counts.events, 1)
     of_cell = np.repeat(np.arange(len(counts.values)), counts.values)
     visits = counts.visits[of_cell].astype(np.float64)
@@ -402,7 +453,7 @@ def _fitted(
     weight = visits + added * values
     rows = np.where(weight > 0, (counts.cells + added) / np.maximum(weight, 1e-300), 1.0 / values)
     rows = np.where(counts.possible, rows, 0.0)
-    lower, upper = proportion_interval(counts.cells, visits, shares(visits, share))
+    lower, upper = proportion_interval(counts.cells, visits, counts.failures(visits, share))
     single = values == 1
     lower, upper = np.where(single, 1.0, lower), np.where(single, 1.0, upper)
     lower = np.where(counts.possible, lower, 0.0)
@@ -419,18 +470,15 @@ def _fitted(
         return tuple(tables)
 
     means, ends = _rewards(counts, skeleton, share)
-    model = FactoredMDP(
+    return FactoredMDP(
         s,
         spread(rows),
         means,
-        None if skeleton is None else skeleton.noise,
+        noise,
         initial_state,
-        Path(table.name).name if table.place == "line" else "fitted",
+        name,
         Intervals(spread(lower), spread(upper), *ends),
     )
-    seen = int((counts.visits > 0).sum())
-    skipped = table.problems.cells()
-    return Fit(model, counts.steps, counts.runs, len(counts.values), seen, rho, notes, skipped)
 
 
 def _rewards(
@@ -444,7 +492,7 @@ def _rewards(
     n = counts.paid.astype(np.float64)
     mean = np.where(n > 0, counts.sums / np.maximum(n, 1.0), 0.5)
     spread = np.maximum(counts.squares - n * mean * mean, 0.0) / np.maximum(n - 1.0, 1.0)
-    width = mean_width(n, spread, shares(n, share))
+    width = mean_width(n, spread, counts.failures(n, share))
     parts: list[list[Floats]] = [[], [], []]
     for k, (lo, hi) in enumerate(s.reward_ranges):
         classes = s.reward_classes_of(k)

@@ -8,10 +8,12 @@
 
 The number of visits of a row depends on the outcomes of earlier visits, because the policy acted on
 them; for a random n, an interval for a fixed n need not hold. But the n-th visit of a row is the
-n-th draw of its distribution, so a union over all n suffices: the shares d/(n (n + 1)) sum to d. A
-second union, with equal shares of rho, covers everything that is estimated: all intervals hold
-together with probability at least 1 - rho, under any policy. A variable of two values is one event
-per row, of r > 2 values r events, of one value none; rows that are alike count as one.
+n-th draw of its distribution, so a union over all n suffices: the shares d/(n (n + 1)) sum to d.
+Where the numbers of visits were fixed beforehand (a simulator asked about chosen states), every n
+has the whole of d. A second union, with equal shares of rho, covers everything that is estimated:
+all intervals hold together with probability at least 1 - rho, under any policy. A variable of two
+values is one event per row, of r > 2 values r events, of one value none; rows that are alike count
+as one.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -87,7 +87,7 @@ def learn_structure(
     values, orders = encoder.values(states + tuple(actions))
     whole = _renumbered(blocks, orders, len(states))
     sizes = tuple(map(len, values))
-    scopes = _searched(table, whole, sizes, max_parents)
+    scopes = _searched(table.name, whole, sizes, max_parents)
     ranges = tuple((float(column.min()), float(column.max())) for column in whole.rewards.T)
     structure = Structure(
         sizes[: len(states)],
@@ -129,7 +129,20 @@ def learn_scopes(
                 f"{', '.join(names)}{did_you_mean(name, names)}"
             )
     whole = _joined_blocks(_read_all(table, reader.steps()))
-    found = _searched(table, whole, s.sizes, max_parents)
+    structure, notes = with_learned_scopes(table.name, whole, s, max_parents, known)
+    return structure, whole, notes
+
+
+def with_learned_scopes(
+    source: str, whole: Steps, skeleton: Structure, max_parents: int, known: Collection[str]
+) -> tuple[Structure, tuple[str, ...]]:
+    """Return the structure with the scopes that score best, except those of factors in `known`.
+
+    `source` is where the steps come from, for messages. The second result is a list of notes.
+    """
+    s = skeleton
+    names = (*s.state_names, *s.reward_names)
+    found = _searched(source, whole, s.sizes, max_parents)
     given = (*s.transition_scopes, *s.reward_scopes)
     scopes = [
         given[f] if name in known or f >= len(found) else found[f] for f, name in enumerate(names)
@@ -147,7 +160,7 @@ def learn_scopes(
     notes = [_chosen_note(max_parents)]
     if s.alike is not None:
         notes.append("the classes of alike rows are those of other scopes, and were dropped")
-    return structure, whole, tuple(notes)
+    return structure, tuple(notes)
 
 
 def _chosen_note(max_parents: int) -> str:
@@ -156,12 +169,12 @@ def _chosen_note(max_parents: int) -> str:
 
 
 def _searched(
-    table: Table, whole: Steps, sizes: Sequence[int], max_parents: int
+    source: str, whole: Steps, sizes: Sequence[int], max_parents: int
 ) -> tuple[tuple[int, ...], ...]:
     """Return the best scopes; raise InvalidParameter if the search would take too long."""
     joint = np.concatenate([whole.states, whole.actions], axis=1)
     factors = whole.next_states.shape[1] + whole.rewards.shape[1]
-    _refuse_much(table, len(joint), sizes, factors, max_parents)
+    _refuse_much(source, len(joint), sizes, factors, max_parents)
     return best_scopes(joint, sizes, whole.next_states, whole.rewards, max_parents)
 
 
@@ -407,12 +420,12 @@ class _Scored:
         return scores
 
 
-def _refuse_much(table: Table, steps: int, sizes: Sequence[int], factors: int, most: int) -> None:
+def _refuse_much(source: str, steps: int, sizes: Sequence[int], factors: int, most: int) -> None:
     sets = sum(math.comb(len(sizes), size) for size in range(min(most, len(sizes)) + 1))
     seconds = sets * steps * (factors + 4) * _SECONDS_PER_COUNT
     if seconds > MOST_SECONDS:
         raise InvalidParameter(
-            f"{table.name}: {describe_count(sets)} sets of at most {most} of {len(sizes)} "
+            f"{source}: {describe_count(sets)} sets of at most {most} of {len(sizes)} "
             f"variables over {steps:,} steps would take about "
             f"{describe_count(round(seconds / 3600))} hours; must be at most one: fewer parents or "
             f"steps"
@@ -420,6 +433,6 @@ def _refuse_much(table: Table, steps: int, sizes: Sequence[int], factors: int, m
     largest = math.prod(sorted(sizes, reverse=True)[:most])
     if largest > 2**62:
         raise InvalidParameter(
-            f"{table.name}: a scope of {most} variables may have {describe_count(largest)} rows; "
+            f"{source}: a scope of {most} variables may have {describe_count(largest)} rows; "
             f"must be at most 2^62: fewer parents"
         )

@@ -58,7 +58,7 @@ MOST_CALLS = 1 << 22
 """Most calls of a function for one table."""
 
 
-def _variables(states: Mapping[str, Any], actions: Mapping[str, Any]) -> Structure:
+def named_variables(states: Mapping[str, Any], actions: Mapping[str, Any]) -> Structure:
     """Return the variables as a structure without factors."""
     listed: dict[str, tuple[Any, ...]] = {}
     for kind, given in (("states", states), ("actions", actions)):
@@ -322,7 +322,7 @@ def contents_from_functions(
     quantities: Any = None,
 ) -> Contents:
     """Check the arguments of `FactoredMDP.from_functions` and compute the tables."""
-    s = _variables(states, actions)
+    s = named_variables(states, actions)
     if derived is not None:
         s = with_derived(s, derived)
     scopes, tables = _transitions(s, parents, transition)

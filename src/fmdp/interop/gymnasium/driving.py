@@ -24,7 +24,8 @@ import numpy as np
 
 from fmdp._base.parameters import Integer, quoted
 from fmdp.errors import InvalidParameter
-from fmdp.interop.gymnasium.flattening import Variables
+from fmdp.interop.episodes import continued
+from fmdp.interop.spaces import Variables
 from fmdp.learning.agent import Agent
 from fmdp.learning.follow import learner_of
 from fmdp.learning.learner import Learner
@@ -221,23 +222,18 @@ class _Ride:
     def step(self, action: tuple[int, ...]) -> Step:
         """Take a step and return it as a learner observes it."""
         before = self.state()
-        observation, reward, terminated, truncated, info = self.env.step(
-            self.actions.element(action)
-        )
+        step = continued(self.env, self.actions.element(action), self._read)
         self.steps += 1
-        paid = self._paid(float(reward), info)
-        self.total += float(reward)
-        self._return += float(reward)
+        reward = float(step.reward)
+        paid = self._paid(reward, step.info)
+        self.total += reward
+        self._return += reward
         self._sums.append(self.total)
-        if terminated or truncated:
+        if step.terminated or step.truncated:
             self.returns.append(self._return)
             self._return = 0.0
-            begun = self._read(self.env.reset()[0])
-            after = begun if terminated else self._read(observation)
-            self._state = begun
-        else:
-            after = self._state = self._read(observation)
-        return before, action, paid, after
+        self._state = step.start
+        return before, action, paid, step.after
 
     def random(self, generator: np.random.Generator, steps: int) -> Iterator[Step]:
         """Take steps with uniformly random actions."""

@@ -3,6 +3,8 @@
 Discrete is one variable; MultiDiscrete and MultiBinary are one per entry; Tuple and Dict have the
 variables of their parts, and keys of a Dict become names. Values are counted from 0, whatever the
 start of the space. Other spaces are refused by name.
+
+Gymnasium is imported on use, because simulators without it need this module too.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
@@ -29,7 +30,7 @@ class Variables:
         variables = list(_variables(space, "", what))
         self.sizes = tuple(size for _, size, _ in variables)
         self._starts = tuple(start for _, _, start in variables)
-        named = isinstance(space, spaces.Dict)
+        named = isinstance(space, _spaces().Dict)
         self.names = tuple(name for name, _, _ in variables) if named else ()
 
     def values(self, sample: Any) -> tuple[int, ...]:
@@ -51,8 +52,15 @@ class Variables:
         return _built(self.space, iter(shifted))
 
 
+def _spaces() -> Any:
+    from gymnasium import spaces
+
+    return spaces
+
+
 def _variables(space: Any, name: str, what: str) -> Iterator[tuple[str, int, int]]:
     """Yield (name, size, first value) of every variable."""
+    spaces = _spaces()
     if isinstance(space, spaces.Discrete):
         yield name, int(space.n), int(space.start)
     elif isinstance(space, spaces.MultiDiscrete):
@@ -81,6 +89,7 @@ def _below(name: str, part: object) -> str:
 
 
 def _flat(space: Any, sample: Any) -> Iterator[Any]:
+    spaces = _spaces()
     if isinstance(space, spaces.Tuple):
         for part, entry in zip(space.spaces, sample, strict=True):
             yield from _flat(part, entry)
@@ -92,6 +101,7 @@ def _flat(space: Any, sample: Any) -> Iterator[Any]:
 
 
 def _built(space: Any, values: Iterator[int]) -> Any:
+    spaces = _spaces()
     if isinstance(space, spaces.Discrete):
         return space.dtype.type(next(values))
     if isinstance(space, spaces.Tuple):
