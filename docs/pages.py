@@ -4,6 +4,9 @@
   `plan.explain`. A name that begins with `fmdp.` and does not exist is a warning, and so an error
   of the build.
 * Columns of numbers are aligned to the right.
+* Long code in a table may be broken after punctuation.
+* A picture that links to its own file opens it, instead of downloading it; one that is too wide for
+  a phone has the class `wide`.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import ast
 import pkgutil
 import re
+import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -43,6 +48,13 @@ _BESIDE_NUMBERS = re.compile(
 )
 _MOST_NUMBERS = 3
 """A cell with more of them is a list, which is read from the left."""
+
+_PIECES = re.compile(r".+?[,=(:./](?=.)|.+", re.DOTALL)
+_LONG_CODE = 14
+"""Shorter code in a table is never broken."""
+
+_WIDE = 1.5
+"""Wider pictures would have letters on a phone that nobody can read."""
 
 
 def api_target(code: str) -> str | None:
@@ -157,7 +169,52 @@ class AlignNumbers(SphinxTransform):
                             row[column]["classes"] = ["text-right"]
 
 
+class BreakCodeInTables(SphinxTransform):
+    """Let a browser break long code in a table after punctuation, and nowhere else."""
+
+    default_priority = 410
+    """After the names in it have become links."""
+
+    def apply(self, **_: Any) -> None:
+        """Put a possible break between the pieces of each code."""
+        for cell in self.document.findall(nodes.entry):
+            for code in cell.findall(nodes.literal):
+                pieces = _PIECES.findall(code.astext())
+                if len(code.astext()) <= _LONG_CODE or len(pieces) == 1:
+                    continue
+                code.clear()
+                for number, piece in enumerate(pieces):
+                    if number:
+                        code += nodes.raw("", "<wbr>", format="html")
+                    code += nodes.Text(piece)
+
+
+class OpenPictures(SphinxTransform):
+    """Make `[![text](picture.png)](picture.png)` a link to the picture of the page."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        """Replace every download of a picture that shows itself."""
+        for download in list(self.document.findall(addnodes.download_reference)):
+            pictures = list(download.findall(nodes.image))
+            if [picture["uri"] for picture in pictures] == [download["reftarget"]]:
+                name = download["reftarget"].rpartition("/")[2]
+                if _ratio(Path(self.document["source"]).parent / download["reftarget"]) > _WIDE:
+                    pictures[0]["classes"].append("wide")
+                link = nodes.reference("", "", *pictures, refuri=f"_images/{name}", internal=True)
+                download.replace_self(link)
+
+
+def _ratio(picture: Path) -> float:
+    """Return the width of a PNG file divided by its height, which stand in its first bytes."""
+    width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+    return float(width / height)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(LinkNames)
     app.add_transform(AlignNumbers)
+    app.add_transform(BreakCodeInTables)
+    app.add_transform(OpenPictures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
