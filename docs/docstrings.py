@@ -12,6 +12,9 @@ import inspect
 import re
 from typing import TYPE_CHECKING
 
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -97,6 +100,18 @@ def _after_napoleon(
             lines[place:place] = ["", f":rtype: {_spelled(answer)}"]
 
 
+class KeepTypingAny(SphinxTransform):
+    """Let `Any` in an annotation be Python's, where Sphinx would find fmdp.Any."""
+
+    default_priority = 400
+
+    def apply(self, **_: object) -> None:
+        """Give every such reference its full name, which leads nowhere and is shown as it was."""
+        for reference in self.document.findall(addnodes.pending_xref):
+            if reference.get("reftarget") == "Any":
+                reference["reftarget"] = "typing.Any"
+
+
 _OF_EVERY_CLASS = ("noun", "parameters", "registry")
 """What classes of settings have for fmdp's own use, each with other values."""
 
@@ -132,4 +147,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _after_napoleon, priority=600)
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-skip-member", _is_skipped)
+    app.add_transform(KeepTypingAny)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LONG = 24
+"""A formula in the text with more characters of TeX may be wider than a phone."""
+
 _REWRITTEN = (
     (r"\\([td]?frac)\s*([0-9A-Za-z])", r"\\\1{\2}"),  # the numerator is one character
     (r"\\([td]?frac\{[^{}]*\})\s*([0-9A-Za-z])", r"\\\1{\2}"),  # and so is the denominator
@@ -54,7 +57,11 @@ def _written(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> No
     except MathError as error:
         _log.warning("a formula that cannot become MathML: %s", error, location=node)
         raise nodes.SkipNode from None
-    writer.body.append(f'<div class="formula">{drawn}</div>\n' if block else drawn)
+    if block:
+        drawn = f'<div class="formula">{drawn}</div>\n'
+    elif len(node.astext()) > _LONG:
+        drawn = f'<span class="long-formula">{drawn}</span>'
+    writer.body.append(drawn)
     raise nodes.SkipNode
 
 

@@ -3,7 +3,7 @@
 * Names of the API in code font become links to the reference: `fmdp.plan(model)`, `Exact()`,
   `plan.explain`. A name that begins with `fmdp.` and does not exist is a warning, and so an error
   of the build.
-* Columns of numbers are aligned to the right.
+* Columns of numbers are aligned to the right, and a unit stays beside its number.
 * Long code in a table may be broken after punctuation.
 * A picture that links to its own file opens it, instead of downloading it; one that is too wide for
   a phone has the class `wide`.
@@ -46,6 +46,7 @@ _NUMBER = re.compile(r"\d*\.?\d[\d,.]*(e-?\d+)?")
 _BESIDE_NUMBERS = re.compile(
     r"\b(to|of|and|million|billion|steps|allowed|s|ms|min|h|kB|MB|GB)\b|µs|\\cdot|[%±+\-/^{},;.\s]"
 )
+_SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|µs|s|ms|min|kB|MB|GB|million)(?!\w))")
 _MOST_NUMBERS = 3
 """A cell with more of them is a list, which is read from the left."""
 
@@ -167,6 +168,13 @@ class AlignNumbers(SphinxTransform):
                     for row in rows:
                         if column < len(row):
                             row[column]["classes"] = ["text-right"]
+                            _keep_units(row[column])
+
+
+def _keep_units(cell: nodes.entry) -> None:
+    for text in list(cell.findall(nodes.Text)):
+        kept = _SPACE_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+        text.parent.replace(text, nodes.Text(kept))
 
 
 class BreakCodeInTables(SphinxTransform):
@@ -195,13 +203,14 @@ class OpenPictures(SphinxTransform):
     default_priority = 400
 
     def apply(self, **_: Any) -> None:
-        """Replace every download of a picture that shows itself."""
+        """Mark wide pictures, and replace every download of a picture that shows itself."""
+        for picture in self.document.findall(nodes.image):
+            if _ratio(Path(self.document["source"]).parent / picture["uri"]) > _WIDE:
+                picture["classes"].append("wide")
         for download in list(self.document.findall(addnodes.download_reference)):
             pictures = list(download.findall(nodes.image))
             if [picture["uri"] for picture in pictures] == [download["reftarget"]]:
                 name = download["reftarget"].rpartition("/")[2]
-                if _ratio(Path(self.document["source"]).parent / download["reftarget"]) > _WIDE:
-                    pictures[0]["classes"].append("wide")
                 link = nodes.reference("", "", *pictures, refuri=f"_images/{name}", internal=True)
                 download.replace_self(link)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 WIDER_THAN_THE_PAGE = """() => {
     const isScrolled = (element) => {
-        for (let box = element.parentElement; box; box = box.parentElement)
+        for (let box = element.parentElement; !box.matches(".content"); box = box.parentElement)
             if (["auto", "scroll", "hidden"].includes(getComputedStyle(box).overflowX)) return true;
         return false;
     };
