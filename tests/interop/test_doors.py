@@ -62,7 +62,9 @@ def test_settings_behind_the_name_of_a_file(
         ("open.prism,p=0.5,N=1", "several structures of rewards, 'full', 'empty': choose one"),
         ("open.prism,p=0.5,N=1.5,rewards=full", "constant N must be int; got '1.5'"),
         ("open.prism,p=0.5,M=1,rewards=full", "M is no constant of the file"),
-        ("open.prism,p=0.5,N,rewards=full", "'N' must be CONSTANT=VALUE or rewards=NAME"),
+        ("open.prism,p=0.5,N,rewards=full", "'N' must be CONSTANT=VALUE, rewards=NAME, min="),
+        ("open.prism,p=0.5,N=1,max-states=many", "max-states must be a whole number; got 'many'"),
+        ("open.prism,p=0.5,N=1,rewards=full,min=empty", "one structure is optimised; give one"),
         ("missing.prism", "missing.prism"),
         ("missing.prism,N=1", "missing.prism"),
     ):

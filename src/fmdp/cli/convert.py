@@ -65,5 +65,7 @@ def convert(
         f"wrote {target}: {model.name or source}, {describe_count(structure.n_states)} states, "
         f"{describe_count(structure.n_actions)} actions"
     )
+    for remark in model.remarks:
+        print(f"remark: {remark}")
     if foreign is not None and left_out:
         print(f"left out, because {foreign.name} cannot express it: {', '.join(left_out)}")

@@ -52,7 +52,8 @@ def pareto(
         )
     target = None if out is None else page_in(out, "front.csv")
     with progress(f"searching the front of {problem}") as report:
-        front = front_of(problem_of(problem), names, progress=report)
+        model = problem_of(problem)
+        front = front_of(model, names, progress=report)
     files = [] if target is None else write_front(front, target)
     if json:
         print_json(
@@ -65,6 +66,7 @@ def pareto(
                 "bounds": [vertex.bounds for vertex in front.vertices],
                 "gap": "inf" if front.gap == float("inf") else front.gap,
                 "policies": files or None,
+                "remarks": model.remarks,
             }
         )
     else:
@@ -73,6 +75,8 @@ def pareto(
             for vertex in front.vertices
         ]
         print_people(table(front.names, rows, right=front.names))
+        for remark in model.remarks:
+            print(f"remark: {remark}")
         print(f"{front.status.value}: {front.status.message}")
         if front.gap < float("inf"):
             print(f"gap {upper_text(front.gap, 2)}, in shares of the ranges of the two averages")

@@ -82,6 +82,7 @@ KEYS = (
     "peak_memory_bytes",
     *STATISTICS_KEYS,
     "settled",
+    "remarks",
 )
 NOTE_ON_ENDS = (
     "the policy reaches states where nothing is left to decide: the gain is the reward per step "
@@ -176,6 +177,7 @@ def run(
                 model = problem_of(problem)
             structure = model.structure
             result["states"], result["actions"] = structure.n_states, structure.n_actions
+            result["remarks"] = list(model.remarks)
             if kind is None:
                 memory: Any = settings.get("memory_limit")
                 default, result["planner_reason"] = choose_planner_of(
@@ -299,6 +301,7 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
     else:
         states, actions = (describe_count(result[key]) for key in ("states", "actions"))
         rows.append(("size", f"{states} states, {actions} actions"))
+    rows += [("remark", remark) for remark in result.get("remarks") or ()]  # runs have none
     rows += [("planner", planner_text(result)), ("status", f"{result['status']}: {message}")]
     rows += [*gain_rows(result, solution), *value_rows(result, solution)]
     if result["policy_gain"] is not None:

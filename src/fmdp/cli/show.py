@@ -173,6 +173,7 @@ def description(model: FactoredMDP) -> dict[str, Any]:
         "transition_classes": classes_or_none(structure, structure.n_transition_classes),
         "reward_classes": classes_or_none(structure, structure.n_reward_classes),
         "initial_state": model.initial_state,
+        "remarks": model.remarks,
         "state_variables": [
             {
                 "name": structure.state_names[i],
@@ -313,6 +314,8 @@ def rows_text(structure: Structure, rows: int, classes: Any) -> tuple[str, ...]:
 def print_model(model: FactoredMDP) -> None:
     structure = model.structure
     print_people(sizes_table(model), *factor_tables(model))
+    for remark in model.remarks:
+        print(f"\nremark: {remark}")
     if structure.constraints:
         rows = [
             (

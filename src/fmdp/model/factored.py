@@ -537,6 +537,21 @@ class FactoredMDP:
         structure = replace(self.structure, constraints=(*self.structure.constraints, *constraints))
         return self._of(self._contents._replace(structure=structure))
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How the file of another program was read, one sentence each.
+
+        They are no part of the content: models with other remarks are equal, and copies and model
+        files have none.
+        """
+        return tuple(vars(self).get("_remarks", ()))
+
+    def with_remarks(self, *remarks: str) -> FactoredMDP:
+        """Return the same model with these remarks."""
+        model = self._of(self._contents)
+        vars(model)["_remarks"] = remarks
+        return model
+
     def check(self) -> list[Finding]:
         """Return what is valid in the model and may still be a mistake, one finding per sentence.
 

@@ -87,7 +87,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "PRISM",
-        "MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME]",
+        "MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME|,min=NAME][,max-states=N]",
         "fmdp.interop.prism",
         suffix=".prism",
         settings=True,

@@ -184,26 +184,20 @@ def test_values_are_named_by_their_numbers() -> None:
     assert model.transitions[0].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
 
 
-TWO = """dtmc
-module m x : bool; [a] x -> true;
- [b] !x -> true; endmodule
-module n y : bool; [a] true -> true; [b] true -> true; endmodule
-"""
 ONE = "mdp\nmodule m\n x : [0..1];\n [a] true -> (x'=1-x);\nendmodule\n"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (ONE.replace("mdp", "ctmc"), "line 1: a ctmc is no factored MDP; must be mdp or dtmc"),
-        (ONE.replace("mdp", "pta"), "line 1: a pta is no factored MDP"),
-        (ONE.replace("mdp", ""), "line 1: the kind of model is missing; must be mdp or dtmc"),
+        (ONE.replace("mdp", "pta"), "line 1: a pta is no factored MDP; must be mdp, dtmc or ctmc"),
+        (ONE.replace("mdp", "ma"), "line 1: a ma is no factored MDP"),
+        (ONE.replace("mdp", ""), "line 1: the kind of model is missing; must be mdp, dtmc or ctmc"),
         (ONE + "dtmc", "line 6: a second kind of model, dtmc"),
         (ONE + "init x=0 endinit", "line 6: init ... endinit makes several initial states"),
         (ONE + "system m endsystem", "line 6: system ... endsystem composes in its own way"),
         (ONE + "modul n endmodule", "line 6: modul begins no section; did you mean \"module\"?"),
-        (ONE.replace("[0..1]", "clock"), "line 3: x is of the kind clock; must be bool or"),
-        (ONE.replace("[0..1]", "int"), "line 3: x is of the kind int; must be bool or"),
+        (ONE.replace("[0..1]", "clock"), "line 3: x is of the kind clock; must be bool, int or"),
         (ONE.replace("[0..1]", "[2..1]"), "line 3: x has no value: [2..1]"),
         (ONE.replace("[0..1]", "[0..1] init 2"), "line 3: x begins at 2; must be in 0..1"),
         (ONE.replace("[0..1]", "[0..1.5]"), "line 3: the largest value of x is 1.5"),
@@ -213,17 +207,14 @@ ONE = "mdp\nmodule m\n x : [0..1];\n [a] true -> (x'=1-x);\nendmodule\n"
         (ONE.replace("1-x", "y"), "line 4: y is no variable, constant or formula"),
         (ONE.replace("true ->", "1 ->"), "line 4: a guard must be true or false; got a number"),
         (ONE.replace("-> (", "-> 0.5 : ("), "line 4: probabilities sum to 0.5"),
-        (ONE.replace("-> (", "-> 1-2*x : (x'=0) + 2*x : ("),
+        (ONE.replace("-> (", "-> 1-2*x : (x'=1) + 2*x : ("),
          "line 4: a probability is -1.0 where x=1; must be in 0..1"),
-        (ONE.replace("endmodule", " [a] x=1 -> true;\nendmodule"),
-         "line 5: two commands for [a] hold where x=1 (the other in line 4): a choice without a"),
-        (ONE + "module n y : bool; [] true -> true; endmodule",
-         "line 6: module n has a command without a label, and would move alone"),
         (ONE + "module n y : bool; [a] true -> (x'=0); endmodule",
          "line 6: module n sets x', which is that of m"),
         (ONE.replace("(x'", "(y'"), "line 4: y' is set, but y is no variable"),
-        ("global g : bool;\n" + ONE.replace("(x'=1-x)", "(g'=true)"),
-         "line 5: module m sets g', which is that of global g"),
+        ("global g : bool;\n" + ONE.replace("(x'=1-x)", "(g'=true)")
+         + "module n y : bool; [a] true -> (g'=y); endmodule",
+         "line 7: two modules set g' in one step of [a]"),
         (ONE + "module n = o [x=y] endmodule", "line 6: module n renames o, which is not there"),
         (ONE + "module m = m [x=y] endmodule", "line 6: module m is there twice"),
         (ONE + "module n = m [a=b] endmodule", "line 6: the name x is there twice"),
@@ -238,9 +229,9 @@ ONE = "mdp\nmodule m\n x : [0..1];\n [a] true -> (x'=1-x);\nendmodule\n"
         (ONE + "rewards true : 1;", "line 6: rewards without endrewards"),
         (ONE + 'rewards "a" true : 1; endrewards\nrewards "b" true : 2; endrewards',
          "line 7: several structures of rewards, 'a', 'b': choose one, as in MODEL.prism,rewards="),
-        (TWO, "line 3: a dtmc of several modules has the labels a, b; must have one"),
-        (ONE.replace("true ->", "x=0 ->"),
-         'no action is allowed where x=1: constraint "module m" forbids all; every state must'),
+        (ONE + 'label x = x=1;', "line 6: label must be followed by a name in quotes; got x"),
+        (ONE + 'label "a" = x=1; label "a" = x=0;', 'line 6: label "a" is there twice'),
+        (ONE + 'label "a" = x;', "line 6: a guard must be true or false"),
         ("mdp module m x : [0..9]; endmodule", "line 1: there is no command; modules must move"),
         ("mdp const int k = 1;", "line 1: there is no variable; must be at least one"),
         (ONE[:-12], "must be followed by endmodule"),

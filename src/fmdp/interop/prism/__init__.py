@@ -1,10 +1,11 @@
 """Reading and writing of PRISM files: `fmdp plan model.prism`, `fmdp convert circle:4 c.prism`.
 
-    MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME]
+    MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME or ,min=NAME][,max-states=N]
 
 PRISM and Storm read the files that are written; read back, they give the same model, bit for bit
-(writing.py). The part of the language that describes a factored MDP can be read: modules that
-synchronise on labels (reading.py). Everything else is refused by name and line.
+(writing.py). Modules that synchronise on labels are a factored MDP (reading.py). Any other mdp,
+dtmc or ctmc is explored from its initial state and becomes a model with one variable
+(exploring.py). Everything else is refused by name and line.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import Any
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
 from fmdp.interop.limits import nesting
 from fmdp.interop.paths import located
-from fmdp.interop.prism.program import parse
-from fmdp.interop.prism.reading import model_of
+from fmdp.interop.prism.exploring import explored_model
+from fmdp.interop.prism.objectives import Objective, objective_of
+from fmdp.interop.prism.program import Program, parse
+from fmdp.interop.prism.reading import factored_model
 from fmdp.interop.prism.writing import text_of
 from fmdp.model.expansion import expand
 from fmdp.model.factored import FactoredMDP, check_model
@@ -27,6 +30,8 @@ from fmdp.model.io.files import path_of, read_text, write_atomically
 __all__ = ["dumps", "load", "loads", "save"]
 
 SUFFIX = ".prism"
+_LONGEST_REASON = 80
+"""Most characters of the reason for which a file is read state by state."""
 
 
 def loads(
@@ -34,19 +39,30 @@ def loads(
     constants: Mapping[str, Any] | None = None,
     rewards: str | None = None,
     name: str = "",
+    *,
+    minimise: str | None = None,
+    max_states: int | None = None,
 ) -> FactoredMDP:
     """Return the model in the text of a PRISM file.
+
+    Its `remarks` say how it was read. Reward structures that are not chosen, and labels, become
+    quantities.
 
     Parameters
     ----------
     text
-        An mdp or dtmc whose modules synchronise.
+        An mdp, dtmc or ctmc.
     constants
         Values of the constants that the text does not define, by name.
     rewards
-        The reward structure; None if there is at most one.
+        The reward structure, or label, that is maximised; None if there is at most one structure.
     name
         Name of the model if the text has none.
+    minimise
+        The reward structure, or label, that is minimised instead: rewards are its negatives.
+    max_states
+        Most reachable states of a file that is read state by state; None for 10,000 and a table of
+        at most 2^26 numbers.
 
     Raises
     ------
@@ -55,16 +71,46 @@ def loads(
     InvalidParameter
         If the text has no such constant or reward structure.
     TooLarge
-        If a table would be too large.
+        If a table would be too large, or more states can be reached.
     """
+    if max_states is not None and max_states < 1:
+        raise InvalidParameter(f"max-states must be at least 1; got {max_states}")
     with nesting():
-        return model_of(parse(text, constants), rewards, name)
+        program = parse(text, constants)
+        return _model(program, objective_of(program, rewards, minimise), name, max_states)
+
+
+def _model(
+    program: Program, objective: Objective, name: str, max_states: int | None
+) -> FactoredMDP:
+    """Return the model with the variables of the program, or else of its reachable states."""
+    unbounded = [variable.name for variable in program.variables if not variable.is_bounded]
+    if program.kind == "ctmc":
+        reason = "a ctmc moves one variable at a time"
+    elif unbounded:
+        reason = f"{unbounded[0]} is unbounded"
+    else:
+        try:
+            return factored_model(program, objective, name)
+        except (InvalidModel, TooLarge) as error:
+            # Files of fmdp describe a product, whose errors must not be hidden.
+            if program.notes:
+                raise
+            reason = f"no product of variables: {_shortened(str(error))}"
+    return explored_model(program, objective, name, max_states, reason)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def load(
     path: str | os.PathLike[str],
     constants: Mapping[str, Any] | None = None,
     rewards: str | None = None,
+    *,
+    minimise: str | None = None,
+    max_states: int | None = None,
 ) -> FactoredMDP:
     """Return the model of a PRISM file.
 
@@ -72,7 +118,7 @@ def load(
     ----------
     path
         The file.
-    constants, rewards
+    constants, rewards, minimise, max_states
         As in `loads`.
 
     Raises
@@ -85,7 +131,7 @@ def load(
     where = path_of(path, "a PRISM file")
     text = read_text(where, "a PRISM file")
     try:
-        return loads(text, constants, rewards, where.stem)
+        return loads(text, constants, rewards, where.stem, minimise=minimise, max_states=max_states)
     except (InvalidModel, InvalidParameter) as error:
         raise type(error)(f"{where}: {error}") from None
     except TooLarge as error:
@@ -133,7 +179,7 @@ def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
 
 
 def read(text: str, folder: Path | None) -> FactoredMDP:
-    """Return the model of MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME]."""
+    """Return the model of a file with settings behind its name, as above."""
     path, comma, rest = text.rpartition(SUFFIX + ",")
     path = path + SUFFIX if comma else text
     constants: dict[str, str] = {}
@@ -141,11 +187,22 @@ def read(text: str, folder: Path | None) -> FactoredMDP:
         key, sign, value = map(str.strip, part.partition("="))
         if not sign or not key or key in constants:
             raise InvalidParameter(
-                f"{text}: {part!r} must be CONSTANT=VALUE or rewards=NAME, each once"
+                f"{text}: {part!r} must be CONSTANT=VALUE, rewards=NAME, min=NAME or "
+                f"max-states=N, each once"
             )
         constants[key] = value
-    rewards = constants.pop("rewards", None)
-    return load(located(path, folder), constants, rewards)
+    # No constant can have these names: two are keywords of PRISM, one has a hyphen.
+    rewards, minimise = constants.pop("rewards", None), constants.pop("min", None)
+    most = constants.pop("max-states", None)
+    if most is not None and not most.isdecimal():
+        raise InvalidParameter(f"{text}: max-states must be a whole number; got {most!r}")
+    return load(
+        located(path, folder),
+        constants,
+        rewards,
+        minimise=minimise,
+        max_states=None if most is None else int(most),
+    )
 
 
 def write(model: FactoredMDP, paths: Sequence[Path]) -> None:

@@ -7,6 +7,7 @@
     //: constraint {"name": ..., "scope": [...]}, or with "at_most", "of" and "idle", or with
     //: "budget", "of" and "costs"
     //: reward {"name": ..., "scope": [...], "range": [0, 1], "noise": {...}, "alike": [...]}
+    //: quantity {"name": ..., "scope": [...]}    of a structure that is measured and not paid
 
 Scopes use the file's names for variables and the names of the note `actions` for action variables.
 The commands always determine the numbers: a note that contradicts them (a scope that lacks a
@@ -15,7 +16,7 @@ variable on which the commands depend, a cap that the guards do not have) is ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from fmdp.errors import FmdpError, InvalidModel
 from fmdp.interop.effects import with_effects
+from fmdp.interop.prism.objectives import Objective
 from fmdp.interop.prism.program import Note, Program
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.alike import Alike
@@ -32,7 +34,7 @@ from fmdp.model.fields import is_value
 from fmdp.model.naming import Value
 from fmdp.model.noise import Noise
 from fmdp.model.spaces import FloatArray, count, encode, shown
-from fmdp.model.tables import range_of
+from fmdp.model.tables import negated, range_of
 
 ACTION = "action"
 """Name of the only action variable of a file without notes."""
@@ -164,7 +166,8 @@ def finished(
     notes: Sequence[FactorNote | None],
     transitions: Sequence[tuple[tuple[int, ...], FloatArray]],
     rewards: Sequence[tuple[FactorNote | None, tuple[int, ...], FloatArray]],
-    reward_name: str,
+    objective: Objective,
+    quantities: Mapping[str, tuple[tuple[int, ...], FloatArray]],
     constraints: Sequence[Constraint],
     initial_state: Sequence[int],
     name: str,
@@ -175,22 +178,26 @@ def finished(
     contents = [{} if note is None else note.content for note in notes]
     reward_notes = [note for note, _, _ in rewards]
     means = [rows[..., 0] for _, _, rows in rewards]
+    ranges: list[Any] = [
+        range_of(table) if note is None else note.content.get("range", range_of(table))
+        for note, table in zip(reward_notes, means, strict=True)
+    ]
+    if objective.minimises:
+        means = [negated(table, objective.name) for table in means]
+        ranges = [range_of(table) for table in means]
     try:
         model = FactoredMDP.from_factors(
             [len(values) for values in state_values],
             actions.sizes,
             transitions,
-            [(scope, rows[..., 0]) for _, scope, rows in rewards],
-            reward_ranges=[
-                range_of(table) if note is None else note.content.get("range", range_of(table))
-                for note, table in zip(reward_notes, means, strict=True)
-            ],
+            [(scope, table) for (_, scope, _), table in zip(rewards, means, strict=True)],
+            reward_ranges=ranges,
             state_names=[
                 plain if note is None else note.name or plain
                 for plain, note in zip(state_names, notes, strict=True)
             ],
             action_names=actions.names,
-            reward_names=_reward_names(rewards, reward_name),
+            reward_names=_reward_names(reward_notes, objective.name, quantities),
             state_values=[
                 content.get("values", values)
                 for content, values in zip(contents, state_values, strict=True)
@@ -202,6 +209,7 @@ def finished(
             name=about.get("name", name),
             alike=_alike(notes, reward_notes),
             constraints=constraints,
+            quantities=dict(quantities),
         )
         return with_effects(model, about["effects"]) if "effects" in about else model
     except FmdpError:
@@ -212,13 +220,15 @@ def finished(
 
 
 def _reward_names(
-    rewards: Sequence[tuple[FactorNote | None, tuple[int, ...], FloatArray]], name: str
+    notes: Sequence[FactorNote | None], base: str, taken: Collection[str]
 ) -> list[str]:
-    base = name or "reward"
-    return [
-        (note.name if note is not None else None) or (base if place == 1 else f"{base}_{place}")
-        for place, (note, _, _) in enumerate(rewards, start=1)
-    ]
+    names: list[str] = []
+    for place, note in enumerate(notes, start=1):
+        name = base if place == 1 else f"{base}_{place}"
+        while name in taken:
+            name += "_"
+        names.append((note.name if note is not None else None) or name)
+    return names
 
 
 def _noise(note: FactorNote) -> Noise:

@@ -2,8 +2,8 @@
 
 As in PRISM, formulas are substituted before modules are renamed, so that a renaming applies inside
 them; a renamed module is parsed again from the tokens of the original. Features that a factored
-MDP lacks are refused here by name and line: clocks and rates, several initial states, explicit
-composition of modules.
+MDP lacks are refused here by name and line: clocks, several initial states, explicit composition
+of modules.
 """
 
 from __future__ import annotations
@@ -17,14 +17,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.interop.limits import LARGEST_WHOLE
 from fmdp.interop.prism.expressions import ONE, Expression, Values, Words, evaluate
 from fmdp.interop.prism.tokens import Token, refuse, tokens
 
 MOST_WORDS = 1 << 20
 """Most tokens of a file after formulas have been substituted."""
 
-_KINDS = {"mdp": "mdp", "nondeterministic": "mdp", "dtmc": "dtmc", "probabilistic": "dtmc"}
-_OTHER_KINDS = ("ctmc", "stochastic", "pta", "popta", "pomdp", "ma", "smg")
+_KINDS = {
+    "mdp": "mdp",
+    "nondeterministic": "mdp",
+    "dtmc": "dtmc",
+    "probabilistic": "dtmc",
+    "ctmc": "ctmc",
+    "stochastic": "ctmc",
+}
+_OTHER_KINDS = ("pta", "popta", "pomdp", "ma", "smg")
+_ALLOWED_KINDS = "must be mdp, dtmc or ctmc"
 _SECTIONS = ("const", "formula", "label", "global", "module", "rewards", "init", "system")
 
 
@@ -40,7 +49,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a module; its values are the numbers from `low` to `high`."""
+    """A variable of a module; its values are the numbers from `low` to `high`.
+
+    Those of an unbounded `int` are all whole numbers that are exact.
+    """
 
     name: str
     low: int
@@ -49,6 +61,11 @@ class Variable:
     first: int
     """The value in the initial state."""
     line: int
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the file states the values."""
+        return self.high < LARGEST_WHOLE - 1
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,11 @@ class Item:
     line: int
     note: Note | None
 
+    @property
+    def expressions(self) -> tuple[Expression, Expression]:
+        """The guard and the value."""
+        return self.guard, self.value
+
 
 @dataclass(frozen=True)
 class Rewards:
@@ -103,16 +125,23 @@ class Rewards:
     notes: tuple[Note, ...]
     line: int
 
+    @property
+    def is_quantity(self) -> bool:
+        """Whether fmdp wrote it for a quantity, which is measured and not paid."""
+        return bool(self.notes) and self.notes[0].word == "quantity"
+
 
 @dataclass
 class Program:
     """The content of a file."""
 
     kind: str = ""
-    """mdp or dtmc."""
+    """mdp, dtmc or ctmc."""
     constants: dict[str, Values] = field(default_factory=dict)
     modules: list[Module] = field(default_factory=list)
     rewards: list[Rewards] = field(default_factory=list)
+    labels: list[Rewards] = field(default_factory=list)
+    """As reward structures: 1 where the label holds."""
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -199,11 +228,11 @@ class _Reader(Words):
             if token.kind == "name" and token.text in (*_KINDS, *_OTHER_KINDS)
         ]
         if not kinds:
-            refuse(1, "the kind of model is missing; must be mdp or dtmc")
+            refuse(1, f"the kind of model is missing; {_ALLOWED_KINDS}")
         if len(kinds) > 1:
             refuse(kinds[1].line, f"a second kind of model, {kinds[1].text}; must be one")
         if kinds[0].text not in _KINDS:
-            refuse(kinds[0].line, f"a {kinds[0].text} is no factored MDP; must be mdp or dtmc")
+            refuse(kinds[0].line, f"a {kinds[0].text} is no factored MDP; {_ALLOWED_KINDS}")
         self.program.kind = _KINDS[kinds[0].text]
 
     # ---- constants -------------------------------------------------------------------------------
@@ -264,7 +293,9 @@ class _Reader(Words):
             token = self.take()
             if token.text in _KINDS:
                 continue
-            if token.text in ("const", "formula", "label"):
+            if token.text == "label":
+                self._label(token)
+            elif token.text in ("const", "formula"):
                 while self.next.kind != "end" and self.take().text != ";":
                     pass
             elif token.text == "module":
@@ -292,9 +323,9 @@ class _Reader(Words):
             "init": "init ... endinit makes several initial states; a factored MDP has one",
             "system": "system ... endsystem composes in its own way; modules must synchronise "
             "on their labels",
-            "observables": "observables are those of a POMDP; must be mdp or dtmc",
-            "invariant": "an invariant is that of timed automata; must be mdp or dtmc",
-            "player": "players are those of a game; must be mdp or dtmc",
+            "observables": f"observables are those of a POMDP; {_ALLOWED_KINDS}",
+            "invariant": f"an invariant is that of timed automata; {_ALLOWED_KINDS}",
+            "player": f"players are those of a game; {_ALLOWED_KINDS}",
         }
         hint = did_you_mean(token.text, _SECTIONS)
         refuse(token.line, reasons.get(token.text, f"{token.text} begins no section{hint}"))
@@ -343,6 +374,17 @@ class _Reader(Words):
             for word in body
         ]  # fmt: skip
 
+    def _label(self, start: Token) -> None:
+        name = self.take()
+        if name.kind != "text":
+            refuse(name.line, f"label must be followed by a name in quotes; got {name.text}")
+        self.need("=", f"label {name.text}")
+        item = Item(None, self.expression(), ONE, start.line, None)
+        self.need(";", f"label {name.text}")
+        if any(label.name == name.text.strip('"') for label in self.program.labels):
+            refuse(name.line, f"label {name.text} is there twice")
+        self.program.labels.append(Rewards(name.text.strip('"'), (item,), (), start.line))
+
     def _variable(self, name: Token) -> Variable:
         return read_variable(self, name, self.program)
 
@@ -353,7 +395,7 @@ class _Reader(Words):
         notes = [
             candidate
             for candidate in self._notes
-            if candidate.word == "reward" and candidate.line >= start.line
+            if candidate.word in ("reward", "quantity") and candidate.line >= start.line
         ]
         items: list[Item] = []
         while not self.takes("endrewards"):
@@ -391,7 +433,7 @@ class _ModuleReader(Words):
             if token.text == "[":
                 commands.append(self._command())
             elif token.text == "invariant":
-                refuse(token.line, "an invariant is that of timed automata; must be mdp or dtmc")
+                refuse(token.line, f"an invariant is that of timed automata; {_ALLOWED_KINDS}")
             else:
                 variables.append(read_variable(self, self.name("a variable"), self._program))
         return Module(name.text, tuple(variables), tuple(commands), name.line, note)
@@ -438,10 +480,12 @@ class _ModuleReader(Words):
 
 
 def read_variable(words: Words, name: Token, program: Program) -> Variable:
-    """Parse `name : [low..high] init value;` or `name : bool init value;`."""
+    """Parse `name : [low..high] init value;`, or with `bool` or `int` for the values."""
     words.need(":", name.text)
     if words.takes("bool"):
         low, high, is_truth = 0, 1, True
+    elif words.takes("int"):
+        low, high, is_truth = 1 - LARGEST_WHOLE, LARGEST_WHOLE - 1, False
     elif words.takes("["):
         low = _whole(words.expression(), program, f"the least value of {name.text}")
         words.need("..", f"{name.text} : [{low}")
@@ -452,8 +496,8 @@ def read_variable(words: Words, name: Token, program: Program) -> Variable:
             refuse(name.line, f"{name.text} has no value: [{low}..{high}]")
     else:
         kind = words.next.text
-        refuse(name.line, f"{name.text} is of the kind {kind}; must be bool or [low..high]")
-    first = low
+        refuse(name.line, f"{name.text} is of the kind {kind}; must be bool, int or [low..high]")
+    first = low if is_truth or high < LARGEST_WHOLE - 1 else 0
     if words.takes("init"):
         start = words.expression()
         if is_truth:

@@ -12,6 +12,7 @@ If no command of a module holds for a label that it has, the label is not allowe
 
 Refused, with the line: overlapping commands (a choice without a name), commands without a label if
 several modules have commands (they would not synchronise), probabilities that do not sum to 1.
+Such files are read state by state instead (exploring.py).
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp._base.memory import describe_count
+from fmdp.errors import did_you_mean
 from fmdp.interop.prism.cubes import Cube, check_cells
 from fmdp.interop.prism.expressions import Expression, Values, evaluate
 from fmdp.interop.prism.notes import Actions, FactorNote, actions_of, cap_of, finished
-from fmdp.interop.prism.program import Command, Item, Module, Program, Rewards, Update
+from fmdp.interop.prism.objectives import Objective
+from fmdp.interop.prism.program import Command, Item, Module, Program, Update
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.constraints import Constraint, Forbidden
 from fmdp.model.factored import FactoredMDP
@@ -42,10 +45,13 @@ ROW_TOLERANCE = 1e-9
 _PRODUCT_TOLERANCE = 1e-12
 """Next values are independent if products of their laws differ by at most this."""
 
+MOST_MEASURED = 1 << 20
+"""Most numbers in the table of a reward structure that is not chosen, or of a label."""
 
-def model_of(program: Program, rewards: str | None = None, name: str = "") -> FactoredMDP:
-    """Return the model of a program; `rewards` and `name` are as in `prism.loads`."""
-    return _Reading(program, rewards).model(name)
+
+def factored_model(program: Program, objective: Objective, name: str) -> FactoredMDP:
+    """Return the model of a program whose modules synchronise."""
+    return _Reading(program, objective).model(name)
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,9 @@ class _Moves:
 
 
 class _Reading:
-    def __init__(self, program: Program, rewards: str | None) -> None:
+    def __init__(self, program: Program, objective: Objective) -> None:
         self.program = program
+        self.objective = objective
         self.variables = program.variables
         self.numbers = {variable.name: i for i, variable in enumerate(self.variables)}
         self.sizes = [variable.high - variable.low + 1 for variable in self.variables]
@@ -77,25 +84,6 @@ class _Reading:
         self.known = self.numbers | {name: self.n + j for j, name in enumerate(self.actions.names)}
         self.every = [*self.sizes, *self.actions.sizes]
         """Sizes of variables and action variables."""
-        self.rewards = self._chosen(rewards)
-
-    def _chosen(self, name: str | None) -> Rewards | None:
-        given = self.program.rewards
-        names = [structure.name for structure in given]
-        if name is not None:
-            if name not in names:
-                raise InvalidParameter(
-                    f"there are no rewards called {name!r}, only "
-                    f"{', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}"
-                )
-            return given[names.index(name)]
-        if len(given) > 1:
-            refuse(
-                given[1].line,
-                f"several structures of rewards, {', '.join(map(repr, names))}: choose one, as in "
-                f"MODEL.prism,rewards={names[0]}",
-            )
-        return given[0] if given else None
 
     # ---- evaluation ------------------------------------------------------------------------------
 
@@ -281,14 +269,15 @@ class _Reading:
 
     def _reward_cubes(self) -> list[tuple[FactorNote | None, Cube]]:
         """Return the reward factors: as noted, else one per set of variables that terms read."""
-        if self.rewards is None:
+        structure = self.objective.structure
+        if structure is None:
             return []
         factors: dict[Any, list[Item]] = {}
         notes: dict[Any, FactorNote | None] = {}
-        for note in self.rewards.notes:
+        for note in structure.notes:
             factors[note.line] = []
             notes[note.line] = FactorNote(note, self.known)
-        for item in self.rewards.items:
+        for item in structure.items:
             if item.note is not None:
                 factors[item.note.line].append(item)
                 continue
@@ -298,11 +287,31 @@ class _Reading:
                 notes.setdefault(key, None)
         return [(notes[key], self._reward(items, notes[key])) for key, items in factors.items()]
 
+    def _quantities(
+        self, merged: _Blocks
+    ) -> tuple[dict[str, tuple[tuple[int, ...], NDArray[Any]]], list[str]]:
+        """Return the scopes and tables of what is measured, and remarks on what is left out."""
+        tables: dict[str, tuple[tuple[int, ...], NDArray[Any]]] = {}
+        remarks = []
+        for name, structure in self.objective.measured:
+            note = FactorNote(structure.notes[0], self.known) if structure.is_quantity else None
+            read = self._read_by(*(part for item in structure.items for part in item.expressions))
+            size = count([self.sizes[v] for v in read]) * len(self.actions.labels)
+            if note is None and size > MOST_MEASURED:
+                remarks.append(
+                    f"{name} (line {structure.line}) is left out: its table would have "
+                    f"{describe_count(size)} numbers; at most {MOST_MEASURED:,} are measured"
+                )
+                continue
+            scope, rows, _ = merged.widened(self._reward(structure.items, note))
+            tables[name] = (scope, rows[..., 0])
+        return tables, remarks
+
     def _reward(self, items: Sequence[Item], note: FactorNote | None) -> Cube:
         noted = set() if note is None else set(note.scope)
         axes = {v for v in noted if v < self.n}
         for item in items:
-            axes |= self._read_by(item.guard, item.value)
+            axes |= self._read_by(*item.expressions)
         scope = sorted(axes)
         n, labels = count([self.sizes[v] for v in scope]), self.actions.labels
         check_cells(n * len(labels), "a reward")
@@ -393,7 +402,8 @@ class _Reading:
             for cube, move in constraints
             if (made := self._constraint(cube, move, notes.get(move.module.name), merged))
         ]
-        return finished(
+        quantities, remarks = self._quantities(merged)
+        model = finished(
             self.program,
             self.actions,
             state_names=["/".join(self.variables[v].name for v in block) for block in blocks],
@@ -401,11 +411,13 @@ class _Reading:
             notes=[notes.get(home) for home in homes],
             transitions=transitions,
             rewards=[(note, scope, rows) for note, scope, rows, _ in rewards],
-            reward_name="" if self.rewards is None else self.rewards.name,
+            objective=self.objective,
+            quantities=quantities,
             constraints=limits,
             initial_state=[merged.index(block, start) for block in blocks],
             name=name,
         )
+        return model.with_remarks(*self.objective.remarks, *remarks)
 
     def _values_of(self, block: Sequence[int]) -> list[Value]:
         """Return the values of a variable of the model: integers, words, or several joined by /."""

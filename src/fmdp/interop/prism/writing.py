@@ -10,9 +10,9 @@ The modules synchronise on the label of the joint action:
 
 Equal rows share one command, whose guard is a union of boxes (`fmdp.model.rules`). A constraint
 is a module without variables, whose guards hold where it allows a label. All reward factors are in
-one structure, "reward", because their sum is maximised: R{"reward"}max=? [ LRA ]. Numbers are
-written with all significant digits. Comments hold what PRISM cannot express (notes.py), so that
-the model read back is equal, bit for bit.
+one structure, "reward", because their sum is maximised: R{"reward"}max=? [ LRA ]. Each quantity is
+a structure of its own. Numbers are written with all significant digits. Comments hold what PRISM
+cannot express (notes.py), so that the model read back is equal, bit for bit.
 
 Cost: every joint action (at most MOST_LABELS) is a label for which every module has commands.
 """
@@ -84,12 +84,14 @@ class _Writing:
                 *(f"{name}_moves" for name in s.state_names),
                 *labels,
                 *(f"constraint_{k}" for k in range(len(s.constraints))),
+                *(quantity.name for quantity in model.quantities),
             ],
-            AVOIDED | set(s.action_names),  # notes name these as they are
+            AVOIDED | {*s.action_names, REWARD},  # notes name these as they are
         )
         self.variables, rest = made[: s.m], made[s.m :]
         self.modules, rest = rest[: s.m], rest[s.m :]
-        self.labels, self.limits = rest[: len(labels)], rest[len(labels) :]
+        self.labels, rest = rest[: len(labels)], rest[len(labels) :]
+        self.limits, self.measured = rest[: len(s.constraints)], rest[len(s.constraints) :]
         self.left = MOST_LINES
 
     def lines(self) -> Iterator[str]:
@@ -114,6 +116,12 @@ class _Writing:
             yield f'\nrewards "{REWARD}"'
             for k in range(s.l):
                 yield from self._reward(k)
+            yield "endrewards"
+        for name, quantity in zip(self.measured, model.quantities, strict=True):
+            yield f'\nrewards "{name}"'
+            note = {"name": quantity.name, "scope": self._scope(quantity.scope)}
+            yield "  " + _note("quantity", note)
+            yield from self._means(quantity.scope, quantity.table)
             yield "endrewards"
 
     def _module(self, i: int) -> Iterator[str]:
@@ -173,7 +181,11 @@ class _Writing:
         if s.alike is not None:
             note["alike"] = s.alike.rewards[k].tolist()
         yield "  " + _note("reward", note)
-        parts = self._by_label(scope, self.model.rewards[k][:, None] + 0.0)
+        yield from self._means(scope, self.model.rewards[k])
+
+    def _means(self, scope: Sequence[int], table: FloatArray) -> Iterator[str]:
+        s = self.s
+        parts = self._by_label(scope, table[:, None] + 0.0)
         acts = any(v >= s.m for v in scope)
         # A factor without actions is a state reward and needs no label.
         labels = [f"[{label}] " for label in self.labels] if acts else [""]

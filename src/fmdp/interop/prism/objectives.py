@@ -1,0 +1,100 @@
+"""Which reward structure of a PRISM file is optimised, and which ones are only measured.
+
+Reward structures that are not chosen, and labels (1 where they hold, else 0), become quantities:
+their long-run averages can be limited and drawn as fronts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.interop.prism.program import Program, Rewards
+from fmdp.interop.prism.tokens import refuse
+from fmdp.model.quantities import TOTAL
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a model of a file pays and measures."""
+
+    name: str
+    """Base of the names of reward factors."""
+    structure: Rewards | None
+    """The reward structure that is optimised; None if there is none."""
+    minimises: bool
+    measured: tuple[tuple[str, Rewards], ...]
+    """The others, by names that are different from each other and from reward factors."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What users must know about the sign of the gain."""
+        if not self.minimises:
+            return []
+        sign = "rewards are its negatives, and the least long-run average is minus the gain"
+        return [f"minimises {self.name}: {sign}"]
+
+
+def objective_of(program: Program, rewards: str | None, minimise: str | None) -> Objective:
+    """Return the objective that a user chose; at most one of the two names may be given."""
+    if rewards is not None and minimise is not None:
+        raise InvalidParameter(
+            f"rewards={rewards} and min={minimise}: one structure is optimised; give one of them"
+        )
+    structures = dict(zip(_names(program), (*program.rewards, *program.labels), strict=True))
+    chosen = rewards if minimise is None else minimise
+    if chosen is None:
+        chosen = _only(program, list(structures))
+    elif chosen not in structures:
+        known = ", ".join(map(repr, structures)) or "none"
+        hint = did_you_mean(chosen, structures)
+        raise InvalidParameter(f"there are no rewards called {chosen!r}, only {known}{hint}")
+    main = None if chosen is None else structures[chosen]
+    name = TOTAL if chosen is None or main is None or not main.name else chosen
+    taken = {TOTAL, name}
+    measured = []
+    for key, structure in structures.items():
+        if structure is main:
+            continue
+        noted = structure.notes[0].content.get("name", key) if structure.is_quantity else key
+        measured.append((_free(noted, taken), structure))
+    return Objective(name, main, minimise is not None, tuple(measured))
+
+
+def _names(program: Program) -> list[str]:
+    """Return a name for each reward structure and label, all different."""
+    taken: set[str] = set()
+    names = [
+        _free(structure.name or f"rewards_{number}", taken)
+        for number, structure in enumerate(program.rewards, start=1)
+    ]
+    return names + [
+        _free(f"label_{label.name}" if label.name in taken else label.name, taken)
+        for label in program.labels
+    ]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken, and take it."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _only(program: Program, names: Sequence[str]) -> str | None:
+    """Return the only reward structure that is not a quantity; refuse if there are several."""
+    found = [
+        (name, structure)
+        for name, structure in zip(names, program.rewards, strict=False)
+        if not structure.is_quantity
+    ]
+    if len(found) > 1:
+        listed = ", ".join(repr(name) for name, _ in found)
+        refuse(
+            found[1][1].line,
+            f"several structures of rewards, {listed}: choose one, as in "
+            f"MODEL.prism,rewards={found[0][0]}",
+        )
+    return found[0][0] if found else None
