@@ -1,9 +1,11 @@
-"""The optimal gain of a model according to the model checker Storm (extra `storm`).
+"""Long-run averages according to the model checker Storm (extra `storm`).
 
-Storm receives the model as a PRISM file and shares neither tables nor arithmetic with fmdp, so it
-can serve as an independent check. Its sparse engine enumerates the reachable states and answers
-R{"reward"}max=? [ LRA ] to a relative precision of 1e-6. That stopping rule never ends if the
-answer is 0 or less; a constant is therefore added to the reward of every step, such that all
+`gain` asks about a model of fmdp, `average` about a PRISM file of anybody.
+
+For `gain`, Storm receives the model as a PRISM file and shares neither tables nor arithmetic with
+fmdp, so it can serve as an independent check. Its sparse engine enumerates the reachable states and
+answers R{"reward"}max=? [ LRA ] to a relative precision of 1e-6. That stopping rule never ends if
+the answer is 0 or less; a constant is therefore added to the reward of every step, such that all
 rewards are at least 1, and subtracted from the answer.
 
 Cost: every reachable state with every action, in memory.
@@ -11,7 +13,9 @@ Cost: every reachable state with every action, in memory.
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from fmdp.interop import prism
 from fmdp.interop.prism.writing import REWARD
 from fmdp.model.factored import FactoredMDP
 
-__all__ = ["gain"]
+__all__ = ["average", "gain"]
 
 
 def gain(model: FactoredMDP | str, rewards: str = REWARD, lowest: float = 0.0) -> float:
@@ -71,6 +75,62 @@ def gain(model: FactoredMDP | str, rewards: str = REWARD, lowest: float = 0.0) -
         except RuntimeError as error:
             raise InvalidModel(f"Storm: {' '.join(str(error).split())}") from None
     return float(answer.get_value(sparse.initial_states[0])) - shift
+
+
+def average(
+    text: str,
+    of: str,
+    constants: Mapping[str, Any] | None = None,
+    *,
+    minimise: bool = False,
+    exact: bool = False,
+) -> float:
+    """Return the long-run average of a reward structure or label of a PRISM file, by Storm.
+
+    Parameters
+    ----------
+    text
+        The file, as anybody wrote it: an mdp, dtmc or ctmc.
+    of
+        The name of a reward structure, or of a label whose share of time is asked for; "" for a
+        reward structure without a name.
+    constants
+        Values of the constants that the file does not define.
+    minimise
+        Whether an mdp is to make the average small instead of large.
+    exact
+        Whether Storm computes with rational numbers. Without it, it stops at a relative precision
+        of 1e-6.
+
+    Raises
+    ------
+    FmdpError
+        If stormpy is not installed.
+    InvalidModel
+        If Storm cannot read the file.
+    """
+    storm = _stormpy()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.prism"
+        path.write_text(text, encoding="utf-8")
+        try:
+            program = storm.parse_prism_program(str(path), prism_compatibility=True)
+            if constants:
+                program, _ = storm.instantiate_constants(program, dict(constants))
+            is_label = any(label.name == of for label in program.labels)
+            best = ("min" if minimise else "max") if re.search(r"^\s*mdp\b", text, re.M) else ""
+            question = f'LRA{best}=? [ "{of}" ]' if is_label else f"R{_quoted(of)}{best}=? [ LRA ]"
+            properties = storm.parse_properties(question, program)
+            kind = storm.Rational if exact else float
+            sparse = storm.build_model[kind](program, properties)
+            answer = storm.model_checking(sparse, properties[0])
+        except RuntimeError as error:
+            raise InvalidModel(f"Storm: {' '.join(str(error).split())}") from None
+    return float(answer.get_value(sparse.initial_states[0]))
+
+
+def _quoted(name: str) -> str:
+    return f'{{"{name}"}}' if name else ""
 
 
 def _stormpy() -> Any:
