@@ -515,7 +515,8 @@ def read_variable(words: Words, name: Token, program: Program) -> Variable:
 
 def _whole(expression: Expression, program: Program, what: str) -> int:
     made = evaluate(expression, program.constants)
-    if made.dtype.kind != "i":
+    # N/2 is a real, and a whole number for even N, as in Storm.
+    if made.dtype.kind == "b" or float(made) != int(made):
         refuse(expression.line, f"{what} is {made.item()}; must be a whole number")
     return int(made)
 
