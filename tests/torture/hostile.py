@@ -257,12 +257,27 @@ PRISM: dict[str, Callable[[], str]] = {
     "conditions nested 5,000 deep": lambda: prism(
         "const int c = " + "true ? 1 : " * 5000 + "1;"
     ),
-    "a variable of 10^15 values": lambda: prism("", "x : [0..999999999999999]; [] true -> true;"),
-    "a variable of 10^8 values": lambda: prism("", "x : [0..99999999]; [] true -> (x'=0);"),
-    "a guard over 200 variables": lambda: prism(
+    "10^15 states, one by one": lambda: prism(
+        "", "x : [0..999999999999999]; [] x<999999999999999 -> (x'=x+1);"
+    ),
+    "a counter without an end": lambda: prism("", "x : int; [] true -> (x'=x+1);"),
+    "2^200 states": lambda: prism(
         "",
         " ".join(f"x{i} : bool;" for i in range(200))
-        + " [] " + " & ".join(f"x{i}" for i in range(200)) + " -> (x0'=false);",
+        + " ".join(f"[] true -> (x{i}'=!x{i});" for i in range(200)),
+    ),
+    "2^200 successors of one state": lambda: prism(
+        " ".join(
+            f"module m{i} x{i} : [0..3]; [] x{i}=3 -> true;"
+            f"[a] true -> 0.5 : (x{i}'=1) + 0.5 : (x{i}'=2); endmodule"
+            for i in range(200)
+        )
+    ),
+    "2^200 choices of one state": lambda: prism(
+        " ".join(
+            f"module m{i} x{i} : bool; [a] true -> (x{i}'=true); [a] true -> true; endmodule"
+            for i in range(200)
+        )
     ),
     "a nested note": lambda: prism('//: model {"a": ' + "[" * 50_000),
 }  # fmt: skip

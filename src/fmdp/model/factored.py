@@ -547,7 +547,7 @@ class FactoredMDP:
         return tuple(vars(self).get("_remarks", ()))
 
     def with_remarks(self, *remarks: str) -> FactoredMDP:
-        """Return the same model with these remarks."""
+        """Return the same model with other `remarks`, one sentence each."""
         model = self._of(self._contents)
         vars(model)["_remarks"] = remarks
         return model

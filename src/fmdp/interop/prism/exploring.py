@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,12 @@ from fmdp.model.spaces import FloatArray, count
 
 ROW_TOLERANCE = 1e-9
 """Largest deviation of a sum of probabilities from 1."""
+MOST_ENTRIES = 1 << 23
+"""Most transitions of a file."""
+MOST_CHOICES = 1 << 14
+"""Most combinations of commands for one label in the states that are expanded together."""
+_LAYER = 1 << 22
+"""Most numbers in the successors of the states that are expanded together."""
 STAY = "stay"
 """Action of a state without a choice."""
 
@@ -96,6 +103,7 @@ class _Exploration:
     def __init__(self, program: Program, most: int) -> None:
         self.program = program
         self.most = most
+        self.entries = 0
         self.variables = program.variables
         self.numbers = {variable.name: i for i, variable in enumerate(self.variables)}
         self.groups = _groups(program)
@@ -118,9 +126,8 @@ class _Exploration:
 
     def _check_names(self, *expressions: Expression) -> None:
         for leaf in (leaf for expression in expressions for leaf in expression.leaves()):
-            known = [*self.numbers, *self.program.constants]
-            if leaf.detail not in known:
-                hint = did_you_mean(leaf.detail, known)
+            if leaf.detail not in self.numbers and leaf.detail not in self.program.constants:
+                hint = did_you_mean(leaf.detail, [*self.numbers, *self.program.constants])
                 refuse(leaf.line, f"{leaf.detail} is no variable, constant or formula{hint}")
 
     def _check_home(self, name: str, module: str, line: int) -> None:
@@ -135,30 +142,28 @@ class _Exploration:
 
     def run(self) -> _Space:
         """Explore from the initial state, layer by layer."""
-        layer = np.array([[variable.first for variable in self.variables]], dtype=np.int64)
-        index = {layer[0].tobytes(): 0}
-        layers, found, first = [layer], _Found(), 0
-        while len(layer):
-            successors = self._expanded(layer, first, found)
-            distinct, places = _distinct(successors)
+        rows = [np.array([variable.first for variable in self.variables], dtype=np.int64)]
+        index = {rows[0].tobytes(): 0}
+        found, first = _Found(), 0
+        # So many states at a time that the successors of a layer fit into memory.
+        commands = sum(len(module.commands) for module in self.program.modules)
+        size = max(1, _LAYER // (commands * len(self.variables)))
+        while first < len(rows):
+            layer = np.array(rows[first : first + size])
+            distinct, places = _distinct(self._expanded(layer, first, found))
             known = np.empty(len(distinct), dtype=np.int64)
-            new: list[int] = []
             for place, row in enumerate(distinct):
-                key = row.tobytes()
-                known[place] = index.setdefault(key, len(index))
-                if known[place] >= first + len(layer) + len(new):
-                    new.append(place)
-            if len(index) > self.most:
-                raise TooLarge(
-                    f"more than {self.most:,} states can be reached; max-states=N allows more",
-                    8 * len(index),
-                    8 * self.most,
-                )
+                known[place] = index.setdefault(row.tobytes(), len(index))
+                if known[place] == len(rows):
+                    rows.append(row)
+            if len(rows) > self.most:
+                self._refuse_size("states", self.most, "; max-states=N allows more")
             found.successors.append(known[places])
             first += len(layer)
-            layer = distinct[new]
-            layers.append(layer)
-        return _sorted(np.concatenate(layers), found)
+        return _sorted(np.array(rows), found)
+
+    def _refuse_size(self, what: str, most: int, hint: str = "") -> NoReturn:
+        raise TooLarge(f"more than {most:,} {what} can be reached{hint}", 8 * most + 8, 8 * most)
 
     def _expanded(self, layer: NDArray[np.int64], first: int, found: _Found) -> NDArray[np.int64]:
         """Add the choices of a layer to `found`; return the successors of the new entries."""
@@ -178,6 +183,8 @@ class _Exploration:
                     for command in commands
                     if len(rest := at[holds[id(command)][at]])
                 ]
+                if len(combined) > MOST_CHOICES:
+                    self._refuse_size(f"choices of [{label}]", MOST_CHOICES)
             for chosen, at in combined:
                 base = len(found.names)
                 owner, chance, successors = self._outcomes(chosen, at, layer, values)
@@ -186,6 +193,7 @@ class _Exploration:
                 found.labels += [label] * len(at)
                 found.rows.append(base + owner)
                 found.chances.append(chance)
+                self.entries += len(chance)
                 made.append(successors)
         return np.concatenate(made)
 
@@ -210,6 +218,7 @@ class _Exploration:
                 there = places[kept]
                 moved = self._moved(update, rows[kept], at[there], layer, values)
                 parts.append((there, chances[kept] * chance[there], moved))
+                self._check_entries(sum(len(part[0]) for part in parts))
             if self.program.kind != "ctmc":
                 self._refuse_sum(command, total, at, layer)
             places, chances, rows = (
@@ -218,6 +227,12 @@ class _Exploration:
                 np.concatenate([part[2] for part in parts]),
             )
         return places, chances, rows
+
+    def _check_entries(self, n: int) -> None:
+        """Refuse so many successors of one choice, or transitions in all."""
+        most = min(MOST_ENTRIES - self.entries, 4 * _LAYER // len(self.variables))
+        if n > most:
+            self._refuse_size("transitions", self.entries + most)
 
     def _refuse_twice(self, command: Command, written: set[str]) -> None:
         names = {name for update in command.updates for name, _ in update.sets}
