@@ -11,7 +11,9 @@ import matplotlib.pyplot as plt
 
 import fmdp
 
+# %%
 model = fmdp.problem("circle:7,dynamics=guestrin,reward=mean")
+# show: model
 BASES = {
     "singles": "singles",
     "pairs": "pairs",
@@ -35,6 +37,7 @@ def main(picture: str) -> None:
     axis.set(ylabel="gain (share of machines working)", ylim=(0.55, 1.0))
     axis.set_title("From what the policy gains to the bound that is certified")
     axis.legend(loc="lower right", frameon=False)
+    # show: plan
     figure.savefig(picture, dpi=150)
 
 

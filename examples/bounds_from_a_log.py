@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 
 import fmdp
 
+# %%
 model = fmdp.problem("jao:2")  # stands for the system, whose numbers nobody knows
 LENGTHS = (300, 1_000, 3_000, 10_000, 30_000)
 
@@ -36,6 +37,7 @@ def main(picture: str) -> None:
     axis.axhline(truth, color="black", label="the optimal gain")
     axis.set(xscale="log", xlabel="steps in the log", ylabel="gain")
     axis.legend(frameon=False, loc="lower right")
+    # show: robust
     figure.savefig(picture, dpi=150)
 
 

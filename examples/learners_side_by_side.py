@@ -12,7 +12,9 @@ import numpy as np
 
 import fmdp
 
+# %%
 model = fmdp.problem("circle:5,dynamics=talebi")
+# show: model
 LEARNERS = {
     "default": fmdp.Default(),
     "PSRL": fmdp.PSRL(),
@@ -40,6 +42,7 @@ def main(picture: str) -> None:
     axis.set(xscale="log", yscale="log", xlabel="steps", ylabel="gap regret", ylim=(1, None))
     axis.set_title(f"{model.name}: median and quartiles of {SEEDS} seeds")
     axis.legend(frameon=False)
+    # show: run
     figure.savefig(picture, dpi=150)
 
 

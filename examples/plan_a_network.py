@@ -11,8 +11,10 @@ import matplotlib.pyplot as plt
 
 import fmdp
 
+# %%
 MACHINES, NOTHING = 8, 8  # action i restarts machine i; the last one does nothing
 model = fmdp.problem(f"circle:{MACHINES},dynamics=guestrin")
+# show: model
 
 
 def never(state: tuple[int, ...]) -> int:
@@ -25,6 +27,8 @@ def first_that_is_down(state: tuple[int, ...]) -> int:
 
 def main(picture: str) -> None:
     plan = fmdp.plan(model)
+    # show: plan
+    # show: plan.policy
     rules = {"never": never, "first that is down": first_that_is_down, "optimal": plan.policy}
     figure, axes = plt.subplots(3, 1, figsize=(5.6, 4.2), sharex=True, layout="constrained")
     for axis, (name, rule) in zip(axes, rules.items(), strict=True):

@@ -14,6 +14,7 @@ from matplotlib.colors import ListedColormap
 
 import fmdp
 
+# %%
 ROOM, LOAD = 9, 4  # places on a shelf, and what a lorry carries
 DEMAND = {"bread": {0: 0.2, 1: 0.4, 2: 0.4}, "salt": {0: 0.6, 1: 0.4}}  # customers a day
 PRICE = {"bread": 3.0, "salt": 4.0}
@@ -47,11 +48,14 @@ model = fmdp.FactoredMDP.from_functions(
     },
     name="two products",
 )
+# show: model
 
 
 def main(picture: str) -> None:
     plan = fmdp.plan(model)
     print(f"{plan.gain:.4f} a day ({plan.status.value})")
+    # show: plan
+    # show: plan.explain({"bread": 3, "salt": 1})
     chosen = np.array([[plan.policy((b, s))[0] for s in range(ROOM + 1)] for b in range(ROOM + 1)])
     figure, axis = plt.subplots(figsize=(5.2, 4.6), layout="constrained")
     colours = ["#eeeeee", "#e69f00", "#56b4e9"]
