@@ -27,6 +27,7 @@ from fmdp._base.interrupts import held
 from fmdp._base.parameters import quoted
 from fmdp.elimination.ties import Ties, plan_seed
 from fmdp.errors import InvalidParameter
+from fmdp.learning.basis_growth import first_growth
 from fmdp.learning.encoding import (
     FORMAT,
     VERSION,
@@ -36,6 +37,7 @@ from fmdp.learning.encoding import (
     structure_header,
 )
 from fmdp.learning.episodes import FOR_EVER
+from fmdp.learning.planning_budget import TOLERANCE
 from fmdp.learning.residuals import Finding, Monitor
 from fmdp.learning.statistics import Statistics
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
@@ -56,6 +58,7 @@ from fmdp.planning.policies.policy import Policy, has_sizes_of
 from fmdp.planning.policies.randomised import RandomisedPolicy
 from fmdp.planning.policies.rule import Rule
 from fmdp.planning.policies.timed import TimedPolicy
+from fmdp.planning.settings import SEARCHED, with_basis
 from fmdp.planning.spans import marginals as marginals_of
 from fmdp.planning.status import Status, Tables
 
@@ -141,6 +144,9 @@ class Agent:
         Why the default planner is not the exact one; None otherwise.
     plan_seconds
         Predicted seconds per plan if plans are rationed (planning_budget.py); else 0.
+    basis_growth
+        How the basis of the linear programs has grown; None if the planner has a given basis, or
+        none (basis_growth.py).
     decision
         The current decision; None before the first.
     counters
@@ -172,6 +178,7 @@ class Agent:
         self.plan_seconds = learner.plan_seconds(
             learner.planned_structure(self.statistics.structure), self._planner
         )
+        self.basis_growth = first_growth(self._planner)
         self.memory: dict[str, Any] = learner.remember(structure)
         self.counters = Counters()
         self.decision: Decision | None = None
@@ -233,6 +240,7 @@ class Agent:
         with_planner: Learner = replace(learner, planner=planner)
         self._planner, _ = with_planner.planner_for(self.statistics.structure)
         self.planner_reason = None
+        self.basis_growth = first_growth(self._planner)
         self.plan_seconds = 0.0  # plans of a chosen planner are not rationed
         self._prepared = None
 
@@ -344,6 +352,17 @@ class Agent:
             options.setdefault("tolerance", tolerance)
         if getattr(self.planner, "takes_ties", False):
             options = {"ties": self._ties(), **options}
+        plan = self._solved(tables, options)
+        self.counters.planner_calls += 1
+        if self.basis_growth is not None:
+            self.basis_growth = self.basis_growth.after_plan()
+            if isinstance(tables, FactoredMDP) and self.basis_growth.is_due(self.planner_calls):
+                plan = self._with_larger_basis(plan, tables, options)
+        self.counters.unconverged_plans += plan.status not in _SOLVED
+        return self._with_marginals(plan, tables.structure) if marginals else plan
+
+    def _solved(self, tables: Tables, options: Mapping[str, Any]) -> Plan:
+        """Return a plan with a policy."""
         plan = self.prepared.solve(tables, **options)
         if not isinstance(plan, Plan):
             raise InvalidParameter(
@@ -355,9 +374,27 @@ class Agent:
                 f"{self.learner.owner()} needs a policy, and planner {plan.planner} gave none: "
                 f"{plan.status.message}"
             )
-        self.counters.planner_calls += 1
-        self.counters.unconverged_plans += plan.status not in _SOLVED
-        return self._with_marginals(plan, tables.structure) if marginals else plan
+        return plan
+
+    def _with_larger_basis(
+        self, plan: Plan, model: FactoredMDP, options: Mapping[str, Any]
+    ) -> Plan:
+        """Try larger bases on this model, and plan again if one is better."""
+        growth, planner = self.basis_growth, self._planner
+        assert growth is not None
+        outcome = planner.larger_basis(  # type: ignore[union-attr]
+            model,
+            plan,
+            difference=TOLERANCE * self.structure.reward_range_total,
+            ties=options.get("ties"),
+            **growth.limits(self.steps, getattr(self.learner, "rations_plans", False)),
+        )
+        self.basis_growth = growth.after_trial(outcome, self.steps)
+        if outcome.scopes is None:
+            return plan
+        self._planner = with_basis(planner, outcome.scopes)
+        self._prepared = None
+        return self._solved(model, options)
 
     def _with_marginals(self, plan: Plan, structure: Structure) -> Plan:
         if plan.marginals is not None:
@@ -405,10 +442,16 @@ class Agent:
             return
         before, self.statistics = self.statistics.structure, statistics
         structure = statistics.structure
+        if self.basis_growth is not None and self._planner is not None:
+            # A basis that grew along other scopes is of no use.
+            self._planner = replace(self._planner, basis=SEARCHED)  # type: ignore[call-arg]
+            self.basis_growth = replace(self.basis_growth, plan_seconds=0.0)
         if self._planner == self.learner.planner_for(before)[0]:
             self._planner, self.planner_reason = self.learner.planner_for(structure)
             planned = self.learner.planned_structure(structure)
             self.plan_seconds = self.learner.plan_seconds(planned, self._planner)
+            first = first_growth(self._planner)
+            self.basis_growth = None if first is None else self.basis_growth or first
         self._prepared = None
 
     # ---- decisions ------------------------------------------------------------------------------
@@ -779,6 +822,7 @@ def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     values["length"] = None if decision is None else decision.steps
     values["drawn"] = None if agent._drawn is None else agent._drawn.tolist()
     values["tie_seed"] = agent.tie_seed
+    values["basis_growth"] = None if agent.basis_growth is None else asdict(agent.basis_growth)
     arrays: dict[str, NDArray[Any]] = {
         f"counts.{name}": array for name, array in agent.statistics.counts._asdict().items()
     }

@@ -17,8 +17,8 @@ from typing import Any
 
 from fmdp._base.parameters import number_text
 from fmdp.errors import InvalidParameter
-from fmdp.learning.learner import TOLERANCE, PlanningLearner, for_learning
-from fmdp.learning.planning_budget import planner_for_learning
+from fmdp.learning.learner import PlanningLearner, for_learning
+from fmdp.learning.planning_budget import TOLERANCE, planner_for_learning
 from fmdp.model import Structure
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner

@@ -27,6 +27,7 @@ from fmdp._base.archives import read_file, unpack
 from fmdp._base.parameters import quoted
 from fmdp.errors import FileProblem, FmdpError, InvalidParameter
 from fmdp.learning.agent import Agent, Decision
+from fmdp.learning.basis_growth import read_growth
 from fmdp.learning.encoding import (
     FORMAT,
     MOST_STEPS,
@@ -216,6 +217,7 @@ def _restore(agent: Agent, values: Mapping[str, Any], arrays: Arrays) -> None:
         agent.plan_seconds = 0.0
     seed = values.get("tie_seed")  # missing in older files
     agent.tie_seed = None if seed is None else as_int(seed, "tie_seed", 0, _LARGEST_TIE_SEED)
+    agent.basis_growth = read_growth(values.get("basis_growth"))  # missing in older files
     reason = values["reason"]
     agent.planner_reason = None if reason is None else as_type(reason, "reason", str)
     agent.memory = dict(as_type(values["memory"], "memory", dict))

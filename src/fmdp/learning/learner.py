@@ -37,6 +37,7 @@ from fmdp.learning.episodes import (
     horizon_length,
 )
 from fmdp.learning.planning_budget import (
+    TOLERANCE,
     planner_for_learning,
     predicted_plan_seconds,
     steps_until_affordable,
@@ -49,12 +50,10 @@ from fmdp.planning.counts.planner import Counts as CountsPlanner
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.plan import Planner
 from fmdp.planning.registry import planner_of
-from fmdp.planning.settings import refuse_targets, without_search
+from fmdp.planning.settings import refuse_targets, searches_basis, without_search
 from fmdp.planning.span import SpanConstrained
 from fmdp.planning.status import Tables
 
-TOLERANCE = 1e-3
-"""Tolerance of plans inside learners, in units of the sum of the reward ranges."""
 MAX_SWEEPS = 200
 """Limit for plans inside learners. Only sampled models with several chains reach it."""
 
@@ -487,7 +486,10 @@ class PlanningLearner(Learner):
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
         generator = agent.randomness if rule.draws else None
         episode = rule.start(agent.episodes + 1, visits, previous, generator)
-        wait = steps_until_affordable(agent.plan_seconds, agent.planner_calls, agent.steps)
+        # The larger basis of a given planner is rationed too, except under published rules.
+        growth = agent.basis_growth if self.rations_plans else None
+        further = 0.0 if growth is None else growth.seconds_with_next_plan
+        wait = steps_until_affordable(agent.plan_seconds, agent.planner_calls, agent.steps, further)
         if wait == 1:
             return Decision(policy, episode.length, episode.limits)
         # Counts must not end the episode before the next plan is affordable.
@@ -495,6 +497,11 @@ class PlanningLearner(Learner):
             np.maximum(episode.limits, visits + wait) if len(episode.limits) else episode.limits
         )
         return Decision(policy, max(wait, episode.length), limits)
+
+    @property
+    def rations_plans(self) -> bool:
+        """Whether an episode may last until the next plan is affordable."""
+        return self.episodes in OWN_RULES
 
     @property
     def max_sweeps(self) -> int:
@@ -514,16 +521,17 @@ class PlanningLearner(Learner):
         if planner is None:
             planner, reason = planner_for_learning(
                 structure,
-                rationed=self.episodes in OWN_RULES,
+                rationed=self.rations_plans,
                 by_parts=self.horizon is None,
                 for_models=self.plans_for_models and self.horizon is None,
             )
         if self.horizon is not None:
             planner = over_horizon(planner, self.horizon, self.owner(), reason)
-        return for_learning(planner, structure, self.max_sweeps), reason
+        grows = self.plans_for_models and self.horizon is None
+        return for_learning(planner, structure, self.max_sweeps, grows=grows), reason
 
     def plan_seconds(self, structure: Structure, planner: Planner | None) -> float:
-        if self.planner is not None or self.episodes not in OWN_RULES:
+        if self.planner is not None or not self.rations_plans:
             return 0.0
         return predicted_plan_seconds(
             structure,
@@ -564,13 +572,17 @@ def require_planner(planner: Any, kinds: Any, reason: str, allowed: str) -> None
         raise InvalidParameter(f"{reason}; got planner {named}, must be {allowed}")
 
 
-def for_learning(planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEPS) -> Planner:
+def for_learning(
+    planner: Any, structure: Structure, max_sweeps: int = MAX_SWEEPS, *, grows: bool = False
+) -> Planner:
     """Return the planner with a learner's defaults for settings that are not given.
 
     The tolerance becomes 1e-3 times the sum of the reward ranges (divided by 1 - discount for
-    discounted values), value iteration gets a limit of `max_sweeps`, and no basis is searched for.
+    discounted values), value iteration gets a limit of `max_sweeps`, and no basis is searched for,
+    unless it `grows` between plans (basis_growth.py).
     """
-    planner = without_search(planner)
+    if not (grows and searches_basis(planner)):
+        planner = without_search(planner)
     # A third-party planner that is not a dataclass is used as it is.
     names = {field.name for field in fields(planner)} if is_dataclass(planner) else set()
     changes: dict[str, Any] = {}

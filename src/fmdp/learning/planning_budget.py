@@ -42,6 +42,8 @@ hundred steps per second."""
 SWEEPS_PER_PLAN = 100
 """Assumed sweeps per plan inside a learner. Measured plans took 10 to 100 sweeps, or as long by
 policy iteration."""
+TOLERANCE = 1e-3
+"""Tolerance of plans inside learners, in units of the sum of the reward ranges."""
 SECONDS_PER_CELL = 5e-7
 """Predicted seconds per number of a learner's tables, sampled or from a pooled posterior."""
 
@@ -96,10 +98,13 @@ def predicted_plan_seconds(
     return seconds
 
 
-def steps_until_affordable(plan_seconds: float, plans: int, steps: int) -> int:
+def steps_until_affordable(
+    plan_seconds: float, plans: int, steps: int, further_seconds: float = 0.0
+) -> int:
     """Return how many steps to take before one more plan fits into the budget, at least 1.
 
-    The least n >= 1 with (plans + 1) plan_seconds <= FIRST_SECONDS + SECONDS_PER_STEP (steps + n).
+    The least n >= 1 with (plans + 1) plan_seconds + further_seconds <= FIRST_SECONDS +
+    SECONDS_PER_STEP (steps + n).
     """
-    missing = (plans + 1) * plan_seconds - FIRST_SECONDS
+    missing = (plans + 1) * plan_seconds + further_seconds - FIRST_SECONDS
     return max(1, math.ceil(missing / SECONDS_PER_STEP) - steps)

@@ -147,6 +147,15 @@ class Symmetry:
                 )
         return tuple(sorted(known))
 
+    def keeps(self, scopes: Iterable[Scope]) -> bool:
+        """Return whether these scopes of state variables contain all their images."""
+        known = set(scopes)
+        return all(
+            renumbering.scope(scope) in known
+            for renumbering in self.renumberings
+            for scope in known
+        )
+
     @cached_property
     def reduced(self) -> FactoredMDP:
         """The model with one value for all values of an action variable that symmetries exchange.

@@ -64,7 +64,8 @@ def basis_setting(default: str = "singles") -> Any:
         default,
         "the functions whose weighted sum approximates the value"
         + (
-            "; auto adds neighbours where the Bellman error is largest (inside learners: singles)"
+            "; auto adds neighbours where the Bellman error is largest (inside learners that plan "
+            "for models it begins with singles and grows where that pays; inside others: singles)"
             if searched
             else ""
         ),
@@ -78,6 +79,11 @@ def with_basis(planner: Any, basis: Any) -> Any:
     return replace(planner, basis=basis, gap=GAP)
 
 
+def searches_basis(planner: Any) -> bool:
+    """Return whether the planner chooses its basis itself."""
+    return getattr(planner, "basis", None) == SEARCHED
+
+
 def without_search(planner: Any) -> Any:
     """Return the planner with the basis `singles` if it would search for one, and without
     simulations of its policies.
@@ -88,8 +94,7 @@ def without_search(planner: Any) -> Any:
         return planner
     if getattr(planner, "simulated_steps", 0) != 0:
         return replace(planner, simulated_steps=0)  # type: ignore[type-var]
-    searches = getattr(planner, "basis", None) == SEARCHED
-    return with_basis(planner, FAMILIES[0]) if searches else planner
+    return with_basis(planner, FAMILIES[0]) if searches_basis(planner) else planner
 
 
 class Limited(Settings):

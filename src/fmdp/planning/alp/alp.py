@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from fmdp.elimination.ties import Ties
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import shared_draws
 from fmdp.model.factored import check_model
 from fmdp.planning.alp.alp_settings import ALPSettings
+from fmdp.planning.alp.basis_trial import Outcome, larger_basis
 from fmdp.planning.alp.growth import plan_by_growth
 from fmdp.planning.alp.prepared_alp import PreparedALP, without_program
 from fmdp.planning.plan import Plan, of_model
@@ -29,6 +31,27 @@ class ALP(ALPSettings):
 
     def prepare(self, structure: Structure) -> PreparedALP:
         return PreparedALP(self, structure)
+
+    def larger_basis(
+        self,
+        model: FactoredMDP,
+        plan: Plan,
+        *,
+        difference: float,
+        seconds: float,
+        plan_seconds: float,
+        ties: Ties | None = None,
+    ) -> Outcome:
+        """Try larger bases on this model, for a learner; see basis_trial.py."""
+        return larger_basis(
+            self,
+            model,
+            plan,
+            difference=difference,
+            seconds=seconds,
+            plan_seconds=plan_seconds,
+            ties=ties,
+        )
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         check_model(model, "plan")

@@ -46,7 +46,7 @@ from fmdp.planning.alp.basis_scopes import (
     widened_scopes,
 )
 from fmdp.planning.alp.looseness import Rise, estimated_rise, loose_part
-from fmdp.planning.alp.policy_errors import actions_at, bellman_errors, simulated_gain
+from fmdp.planning.alp.policy_errors import errors_to_explain, simulated_gain
 from fmdp.planning.alp.prepared_alp import PreparedALP, without_program
 from fmdp.planning.evaluate import evaluate_exactly
 from fmdp.planning.limits import tolerance_of
@@ -420,12 +420,9 @@ class _BasisGrowth:
             )
             exact.status.raise_if_interrupted()
             gain = gain if exact.gain_lower is None else exact.gain_lower
-        sizes = np.array(self.structure.state_sizes, dtype=np.int64)
-        uniform = generator.integers(0, sizes, size=(len(visited), len(sizes)))
-        states = np.concatenate([visited, uniform])
-        del visited, uniform  # the states of large models take most of the memory
-        actions = actions_at(plan.policy, states)
-        return states, bellman_errors(self.simulated, basis, weights, states, actions), gain
+        policy = plan.policy
+        explained = errors_to_explain(self.simulated, policy, basis, weights, visited, generator)
+        return *explained, gain
 
     def finished(self, reason: str) -> Plan:
         best = self.best

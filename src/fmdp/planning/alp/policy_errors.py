@@ -88,8 +88,29 @@ def simulated_gain(
     chains mix slowly it describes the neighbourhood of the initial state. TimeUp is raised
     when the deadline passes.
     """
-    structure = model.structure
-    states = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
+    starts = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
+    seen, errors = simulated_errors(
+        model, policy, basis, weights, starts, steps, generator, deadline
+    )
+    return seen, float(errors.mean())
+
+
+def simulated_errors(
+    model: FactoredMDP,
+    policy: Policy,
+    basis: Basis,
+    weights: Floats,
+    starts: Ints,
+    steps: int,
+    generator: np.random.Generator,
+    deadline: Deadline = NEVER,
+) -> tuple[Ints, Floats]:
+    """Return states that the policy visits in one chain from each of `starts` [chains, m], and
+    R + P h_w - h_w there: [times, chains], and the states in the same order.
+
+    TimeUp is raised when the deadline passes.
+    """
+    states = starts
     visited, taken = [], []
     sampler = Sampler(model)
     for step in range(_BURN_IN + steps):
@@ -98,11 +119,27 @@ def simulated_gain(
         if step >= _BURN_IN and step % _STRIDE == 0:
             visited.append(states)
             taken.append(actions)
-        states = sampler.following(states, actions, generator.random((_CHAINS, structure.m)))
+        states = sampler.following(states, actions, generator.random(starts.shape))
     seen = np.concatenate(visited)
     visited.clear()  # the states of large models take most of the memory
     errors = bellman_errors(model, basis, weights, seen, np.concatenate(taken))
-    return seen, float(errors.mean())
+    return seen, errors.reshape(-1, len(starts))
+
+
+def errors_to_explain(
+    model: FactoredMDP,
+    policy: Policy,
+    basis: Basis,
+    weights: Floats,
+    visited: Ints,
+    generator: np.random.Generator,
+) -> tuple[Ints, Floats]:
+    """Return the visited states and as many uniform ones, and R + P h_w - h_w there."""
+    sizes = np.array(model.structure.state_sizes, dtype=np.int64)
+    uniform = generator.integers(0, sizes, size=(len(visited), len(sizes)))
+    states = np.concatenate([visited, uniform])
+    del uniform  # the states of large models take most of the memory
+    return states, bellman_errors(model, basis, weights, states, actions_at(policy, states))
 
 
 class Sampler:

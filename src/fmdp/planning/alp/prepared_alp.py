@@ -22,14 +22,14 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, OptimisticTables, Structure
 from fmdp.model.expansion import shared_draws, without_draws
 from fmdp.model.structure import Scope, check_structure
-from fmdp.model.symmetry import Symmetry
+from fmdp.model.symmetry import Symmetry, symmetry_of
 from fmdp.planning.alp import values
 from fmdp.planning.alp.alp_settings import ALPSettings
 from fmdp.planning.alp.bases import Basis, collapsed, make_basis, tied
 from fmdp.planning.alp.bellman_residual import BellmanResidual
 from fmdp.planning.alp.greedy import GreedyExtractor
 from fmdp.planning.alp.program import Monitor
-from fmdp.planning.alp.staged_program import StagedProgram, StagedSolution, under
+from fmdp.planning.alp.staged_program import HURRIED_ROUNDS, StagedProgram, StagedSolution, under
 from fmdp.planning.limits import GRACE_SECONDS
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import Policy
@@ -46,6 +46,10 @@ TABULATED = 1 << 12
 makes every later query faster."""
 TABULATED_ONCE = 1 << 16
 """The same for a plan outside a learner, which can afford a larger table."""
+SECONDS_PER_WEIGHT_SQUARED, SECONDS_PER_BYTE, SECONDS_PER_FUNCTION = 1.5e-6, 1.5e-9, 1e-4
+"""Predicted seconds of a round of cuts per square of the number of weights and per byte of the
+network, and of a plan per basis function. Plans of learners on circles, grids and random models
+took a quarter of the prediction to a little more than it."""
 
 
 class PreparedALP:
@@ -107,10 +111,16 @@ class PreparedALP:
                 "planner alp takes sets of lower ends and free mass alone; these tables have upper "
                 "ends, which planner exact and span take"
             )
+        started = time.perf_counter() if started is None else started
+        symmetric = self.symmetric(tables)
+        if symmetric is not None:
+            plan = symmetric.solve(
+                tables, describe=describe, ties=ties, progress=progress, started=started
+            )
+            return self._with_marginals(plan) if marginals else plan
         if self._expansion is not None:
             tables = self._expansion.tables(tables)
         settings = self.settings
-        started = time.perf_counter() if started is None else started
         deadline = Deadline.after(settings.max_seconds, started)
         kind = "optimistic" if isinstance(tables, OptimisticTables) else "plain"
         try:
@@ -120,12 +130,41 @@ class PreparedALP:
             monitor = self._monitor(program, deadline, progress)
             solution = program.run(monitor, hurried=not describe)
             plan = self._plan(program, solution, describe, started, deadline, ties=ties)
-            if marginals:
-                means = values.marginals(self.basis, plan.stats["weights"])
-                plan = replace(plan, marginals=means)
-            return plan
+            return self._with_marginals(plan) if marginals else plan
         except (TimeUp, KeyboardInterrupt) as error:
             return without_program(settings, self.structure, error, started)
+
+    def symmetric(self, tables: Tables) -> PreparedALP | None:
+        """Return the program of this model with one weight for functions that its symmetries map to
+        each other; None if there is none, or this program has its model already.
+
+        Only alike rows are looked at: estimated tables are equal to the last bit where they are
+        alike, and hardly anywhere else.
+        """
+        s = self.structure
+        if s.alike is None or self._share_for is not None or self.settings.relevance is not None:
+            return None
+        symmetry = symmetry_of(tables) if isinstance(tables, FactoredMDP) else None
+        if symmetry is None or not symmetry.keeps(block.scope for block in self.basis.blocks):
+            return None
+        return PreparedALP(self.settings, s, share_for=symmetry.model, symmetry=symmetry)
+
+    def predicted_seconds(self) -> float:
+        """Return the predicted processor seconds of a plan inside a learner, at most.
+
+        Building the program and `HURRIED_ROUNDS` rounds count, each with a linear program and two
+        passes over the network.
+        """
+        network = self.program_for("plain").residual.network
+        n_weights = self.basis.size
+        per_round = SECONDS_PER_WEIGHT_SQUARED * n_weights**2 + SECONDS_PER_BYTE * network.bytes
+        functions = sum(block.size for block in self.basis.blocks)
+        return HURRIED_ROUNDS * per_round + SECONDS_PER_FUNCTION * functions
+
+    def _with_marginals(self, plan: Plan) -> Plan:
+        if "weights" not in plan.stats:  # stopped before the first solution
+            return plan
+        return replace(plan, marginals=values.marginals(self.basis, plan.stats["weights"]))
 
     def tightest(self, progress: Progress | None = None, deadline: Deadline = NEVER) -> Plan:
         """Return the plan whose weights have the least `gain_upper`, the first stage of the average
