@@ -146,6 +146,7 @@ def learn(
         else max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
         "no_regret_reason": no_regret,
         "scopes": chosen.learned_scopes(agent),
+        "basis": agent.basis,
         "better_than_random": None if comparison is None else comparison.better,
         "scope_findings": [finding._asdict() for finding in findings],
     }
@@ -290,6 +291,8 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
         rows.append(("episodes", plans))
     if result["scopes"] is not None:
         rows.append(("scopes", scopes_text(result["scopes"])))
+    if result["basis"] is not None:
+        rows.append(("basis", basis_text(result["basis"])))
     seconds = result["seconds"]
     speed = f"{run.steps / max(seconds, 1e-9):,.0f} steps per second"
     startup = seconds_text(result["seconds_startup"])
@@ -326,6 +329,19 @@ def scopes_text(scopes: Mapping[str, Any]) -> str:
         return text
     times = f"{scopes['preparations']:,} times"
     return f"{text}; the planner was prepared {times}, last at step {scopes['last_change']:,}"
+
+
+def basis_text(basis: Mapping[str, Any]) -> str:
+    """Return what a growing basis has become, and when."""
+    tried = f"{basis['bases_tried']:,} larger ones tried"
+    if not basis["changes"]:
+        return f"singles; {tried}"
+    largest = basis["largest_scope"]
+    variables = "1 variable" if largest == 1 else f"up to {largest} variables"
+    return (
+        f"{basis['scopes']:,} scopes of {variables}; {tried}, {basis['changes']:,} of them "
+        f"kept, the last at step {basis['last_change']:,}"
+    )
 
 
 def settings_text(learner: Learner) -> str:

@@ -142,7 +142,7 @@ PLANNER_OPTIONS = (
         "basis",
         "auto|singles|indicators|pairs|local",
         "alp: basis functions that approximate the value function; auto chooses them for the "
-        "problem (inside learners: singles). Default: auto.",
+        "problem (inside learners it begins with singles and may grow). Default: auto.",
     ),
     PlannerOption(
         "method",

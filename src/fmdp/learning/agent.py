@@ -217,6 +217,11 @@ class Agent:
         return self.counters.unconverged_plans
 
     @property
+    def rations_plans(self) -> bool:
+        """Whether a decision may last until the next plan is affordable."""
+        return self.plan_seconds > 0.0
+
+    @property
     def planner(self) -> Planner | None:
         """The planner, with the learner's defaults filled in; None for a learner without plans.
 
@@ -243,6 +248,17 @@ class Agent:
         self.basis_growth = first_growth(self._planner)
         self.plan_seconds = 0.0  # plans of a chosen planner are not rationed
         self._prepared = None
+
+    @property
+    def basis(self) -> dict[str, Any] | None:
+        """How the basis of the linear programs has grown; None if the planner has a given basis, or
+        none.
+
+        Its keys: scopes, their number (0 for the first basis, `singles`); largest_scope, in
+        variables; bases_tried; changes; last_change, the step of the last one or None.
+        """
+        growth, planner = self.basis_growth, self._planner
+        return None if growth is None else growth.summary(getattr(planner, "basis", None))
 
     # ---- testing the scopes ---------------------------------------------------------------------
 
@@ -387,7 +403,7 @@ class Agent:
             plan,
             difference=TOLERANCE * self.structure.reward_range_total,
             ties=options.get("ties"),
-            **growth.limits(self.steps, getattr(self.learner, "rations_plans", False)),
+            **growth.limits(self.steps, self.rations_plans),
         )
         self.basis_growth = growth.after_trial(outcome, self.steps)
         if outcome.scopes is None:
@@ -818,7 +834,7 @@ def state_of(agent: Agent) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     values: dict[str, Any] = asdict(agent.counters)
     values |= {"taken": agent._taken, "over": agent._over, "reason": agent.planner_reason}
     values["prepared"] = agent._prepared is not None
-    values["rationed"] = agent.plan_seconds > 0.0
+    values["rationed"] = agent.rations_plans
     values["length"] = None if decision is None else decision.steps
     values["drawn"] = None if agent._drawn is None else agent._drawn.tolist()
     values["tie_seed"] = agent.tie_seed

@@ -486,8 +486,7 @@ class PlanningLearner(Learner):
         visits, previous = agent.statistics.visits, agent.steps_of_last_episode
         generator = agent.randomness if rule.draws else None
         episode = rule.start(agent.episodes + 1, visits, previous, generator)
-        # The larger basis of a given planner is rationed too, except under published rules.
-        growth = agent.basis_growth if self.rations_plans else None
+        growth = agent.basis_growth if agent.rations_plans else None
         further = 0.0 if growth is None else growth.seconds_with_next_plan
         wait = steps_until_affordable(agent.plan_seconds, agent.planner_calls, agent.steps, further)
         if wait == 1:
@@ -497,11 +496,6 @@ class PlanningLearner(Learner):
             np.maximum(episode.limits, visits + wait) if len(episode.limits) else episode.limits
         )
         return Decision(policy, max(wait, episode.length), limits)
-
-    @property
-    def rations_plans(self) -> bool:
-        """Whether an episode may last until the next plan is affordable."""
-        return self.episodes in OWN_RULES
 
     @property
     def max_sweeps(self) -> int:
@@ -521,7 +515,7 @@ class PlanningLearner(Learner):
         if planner is None:
             planner, reason = planner_for_learning(
                 structure,
-                rationed=self.rations_plans,
+                rationed=self.episodes in OWN_RULES,
                 by_parts=self.horizon is None,
                 for_models=self.plans_for_models and self.horizon is None,
             )
@@ -531,7 +525,7 @@ class PlanningLearner(Learner):
         return for_learning(planner, structure, self.max_sweeps, grows=grows), reason
 
     def plan_seconds(self, structure: Structure, planner: Planner | None) -> float:
-        if self.planner is not None or not self.rations_plans:
+        if self.planner is not None or self.episodes not in OWN_RULES:
             return 0.0
         return predicted_plan_seconds(
             structure,

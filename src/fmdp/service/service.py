@@ -165,7 +165,8 @@ class Service:
         dict[str, Any]
             Numbers of observations, episodes, plans and events, and of the last snapshot; the name
             of the planner, the reason why it is not the exact one, and the predicted seconds of a
-            plan if plans are rationed; and as scope_findings the dependences that the scopes do not
+            plan if plans are rationed; how a basis has grown (null if there is none that may
+            grow); and as scope_findings the dependences that the scopes do not
             explain, one object for each variable that has some.
         """
         if not self._whole and not self.broken:
@@ -182,6 +183,7 @@ class Service:
             "unconverged_plans": agent.unconverged_plans,
             "events": self._journal.number,
             "snapshot": self._snapshot,
+            "basis": agent.basis,
             "scope_findings": [finding._asdict() for finding in agent.scope_findings],
         }
 
