@@ -83,9 +83,10 @@ docs: $(INSTALLED) ## the pages and the API reference as a site in build/docs; a
 docs-numbers: $(INSTALLED) ## run what the pages print numbers of, store the numbers, write them into the pages
 	$(BIN)/python -m benchmarks.docs_numbers $(ARGS)
 
-gallery: $(INSTALLED) ## draw the pictures of the gallery, each by its example
+gallery: $(INSTALLED) ## draw the pictures of the gallery, each by its example, and run its notebooks
 	for example in $$(grep -l 'def main(picture' examples/*.py); do \
 		$(BIN)/python $$example docs/figures/gallery-$$(basename $$example .py | tr _ -).png || exit 1; done
+	$(BIN)/python docs/notebooks.py
 
 lint: $(INSTALLED) ## style, format and types
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ MODULE_OF = {
 TOOLS = {
     "build": "make release-check: makes the wheel and the sdist",
     "comrak": "Markdown for readme-renderer",
+    "ipykernel": "runs the notebooks of the gallery",
     "furo": "html_theme in docs/conf.py",
     "mypy": "make lint",
     "myst-parser": "an extension in docs/conf.py",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -228,13 +229,54 @@ def test_a_terminal_has_a_bar_that_moves() -> None:
     }
 
 
-def test_a_notebook_without_widgets_has_lines(
+class Notebook:
+    """Stands for IPython in a kernel: keeps what one output shows, one after the other."""
+
+    kernel = True
+
+    def __init__(self) -> None:
+        self.outputs: list[list[Any]] = []
+
+    def get_ipython(self) -> Notebook:
+        return self
+
+    def display(self, content: Any, *, raw: bool, display_id: bool) -> Notebook:
+        assert raw
+        assert display_id
+        self.outputs.append([content])
+        return self
+
+    def update(self, content: Any, *, raw: bool) -> None:
+        assert raw
+        self.outputs[-1].append(content)
+
+
+@pytest.mark.parametrize("after", [0.0, 60.0], ids=["long work", "short work"])
+def test_a_notebook_has_one_bar_that_disappears(
+    after: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notebook = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    monkeypatch.setattr(module, "_NOTEBOOK_BAR_AFTER_SECONDS", after)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_REWRITES", 0.0)
+    with showing("a < b", compiles=False) as report:
+        report({"step": 1, "steps": 4})
+        report({"step": 2, "steps": 4})
+    assert capsys.readouterr() == ("", "")
+    if after:
+        assert notebook.outputs == []
+        return
+    (shown,) = notebook.outputs
+    bar = '<progress value="0.500"></progress> a &lt; b: step 2 of 4, 0 s'
+    assert {"text/html": bar, "text/plain": "a < b: step 2 of 4, 0 s"} in shown
+    assert shown[-1] == {"text/html": "", "text/plain": ""}
+
+
+def test_ipython_in_a_terminal_is_no_notebook(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rich would warn at every turn, and warnings are errors here."""
-    monkeypatch.setitem(sys.modules, "IPython", pytest)
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    monkeypatch.setattr(module, "_has_widgets", lambda: False)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
     with showing("work", first_line_after=0.0, compiles=False) as report:
         report({"sweeps": 7})
     assert re.match(r"work: (sweep 7, )?0 s\n", capsys.readouterr().err)

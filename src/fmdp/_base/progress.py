@@ -1,11 +1,12 @@
 """Progress of long work on standard error: the bar of `progress=True` and the command line.
 
 Long work reports through a callback, and this module provides one that shows the reports. On a
-terminal, or in a notebook with ipywidgets, it draws a bar with the time, which disappears when the
-work is done. Otherwise it prints plain lines, the first after some seconds and then at growing
-intervals, so that a log of an hour's work has a dozen lines and a short run has none. A thread
-updates the time while no reports arrive. After one second of compilation by Numba (not loading from
-its cache) it says "compiling (first run only)".
+terminal and in a notebook it draws a bar with the time, which disappears when the work is done. In
+a notebook the bar is one output that is replaced, and needs no widgets. Otherwise it prints plain
+lines, the first after some seconds and then at growing intervals, so that a log of an hour's work
+has a dozen lines and a short run has none. A thread updates the time while no reports arrive. After
+one second of compilation by Numba (not loading from its cache) it says "compiling (first run
+only)".
 
 Rich is imported only when something is shown, and nowhere else below `cli`.
 """
@@ -19,6 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from html import escape
 from typing import Any
 
 from fmdp._base.interrupts import held
@@ -41,6 +43,8 @@ _GROWTH = 1.6
 """Ratio of the times of consecutive plain lines."""
 _SECONDS_BETWEEN_REWRITES = 0.1
 """Interval between updates of a bar."""
+_NOTEBOOK_BAR_AFTER_SECONDS = 0.5
+"""Time before a notebook shows a bar: the empty output of shorter work would remain."""
 _NEARLY = 0.999
 """Largest share shown: a full bar would look finished, and other work may follow."""
 _NARROWEST = 20
@@ -228,25 +232,64 @@ class _Bar(_Display):
         return 1.0
 
 
+class _NotebookBar(_Display):
+    """A bar in a notebook: one output, replaced at every update and emptied at the end."""
+
+    def __init__(self, what: str, line_of: LineOf) -> None:
+        super().__init__(what, line_of, first_after=1.0)
+        self._due = _NOTEBOOK_BAR_AFTER_SECONDS
+        self._share = _Share()
+        self._handle: Any = None
+        self._lock = threading.Lock()
+        self._clock.start()
+
+    def tell(self, report: Any) -> None:
+        self._report = report
+        if self._seconds() >= self._due:
+            self._show()
+
+    def close(self) -> None:
+        super().close()
+        if self._handle is not None:
+            self._put({"text/html": "", "text/plain": ""})
+
+    def _show(self) -> float:
+        with self._lock:
+            seconds = self._seconds()
+            self._due = max(_NOTEBOOK_BAR_AFTER_SECONDS, seconds + _SECONDS_BETWEEN_REWRITES)
+            if seconds >= _NOTEBOOK_BAR_AFTER_SECONDS:
+                share, line = self._share.of(self._report), self._line(seconds)
+                value = "" if share is None else f' value="{share:.3f}"'
+                bar = f"<progress{value}></progress> {escape(self._what)}: {escape(line)}"
+                self._put({"text/html": bar, "text/plain": f"{self._what}: {line}"})
+        return 1.0
+
+    def _put(self, content: Mapping[str, str]) -> None:
+        if self._handle is None:
+            # Not imported: whoever runs a notebook has it, and fmdp does not depend on it.
+            display = sys.modules["IPython.display"].display
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+
 def _display(what: str, line_of: LineOf, first_after: float) -> _Display:
-    if not sys.stderr.isatty() and "IPython" not in sys.modules:
+    if _in_notebook():
+        return _NotebookBar(what, line_of)
+    if not sys.stderr.isatty():
         return _Lines(what, line_of, first_after)
     from rich.console import Console
 
     console = Console(file=sys.stderr, highlight=False, markup=False)
-    if console.is_jupyter:
-        moving = _has_widgets()
-    else:
-        moving = console.is_terminal and not console.is_dumb_terminal
+    moving = console.is_terminal and not console.is_dumb_terminal
     return _Bar(what, line_of, console) if moving else _Lines(what, line_of, first_after)
 
 
-def _has_widgets() -> bool:
-    """Return True if ipywidgets is installed; without it Rich warns at every update in a
-    notebook."""
-    from importlib.util import find_spec
-
-    return find_spec("ipywidgets") is not None
+def _in_notebook() -> bool:
+    """Return True in a kernel that displays, and not merely prints, what is shown."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
 
 
 @contextmanager

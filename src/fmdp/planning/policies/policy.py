@@ -13,6 +13,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.html import html_table
 from fmdp._base.memory import describe_count
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter, TooLarge
@@ -65,6 +66,8 @@ class Policy(Protocol):
         ...
 
 
+_ROWS_SHOWN = 20
+"""Most states of a table in a notebook."""
 MOST_NUMBERED = 2**63
 """Joint actions that a table of int64 can number."""
 
@@ -202,6 +205,18 @@ class TablePolicy(StoredPolicy, Policy):
 
     def __repr__(self) -> str:
         return f"TablePolicy({len(self.actions)} states, {count(self.action_sizes)} actions)"
+
+    def _repr_html_(self) -> str:
+        states, actions = self.naming.states, self.naming.actions
+        shown = range(min(len(self.actions), _ROWS_SHOWN))
+        rows = []
+        for number in shown:
+            state = decode(number, self.state_sizes)
+            action = decode(int(self.actions[number]), self.action_sizes)
+            rows.append((*states.named(state).values(), "", *actions.named(action).values()))
+        more = f", the first {len(shown)} of them" if len(shown) < len(self.actions) else ""
+        caption = f"{self!r}{more}"
+        return html_table(caption, (*states.names, "→", *actions.names), rows)
 
     def content(self) -> Parts:
         return {}, {"actions": self.actions}
