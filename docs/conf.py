@@ -41,7 +41,7 @@ smartquotes = False
 
 # ---- pages: Markdown that reads the same in a repository browser ---------------------------------
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 highlight_language = "none"
 """A block without a language is what a terminal shows."""
