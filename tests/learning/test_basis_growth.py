@@ -86,9 +86,14 @@ def test_an_assigned_planner_with_a_basis_stays():
     assert agent.basis is not None
 
 
-def test_trials_come_when_the_number_of_plans_doubles():
-    growth = BasisGrowth()
-    assert [n for n in range(1, 200) if growth.is_due(n)] == [8, 16, 32, 64, 128]
+def test_trials_come_when_the_number_of_steps_has_doubled():
+    growth, failed, due = BasisGrowth(), Outcome(None, 0.0, 0.1, 1), []
+    for step in range(0, 200, 3):
+        plans = step // 3
+        if growth.is_due(plans, step):
+            due.append(step)
+            growth = growth.after_trial(failed, step)
+    assert due == [24, 48, 96, 192]
 
 
 def test_trials_take_a_tenth_of_the_budget():
@@ -100,7 +105,7 @@ def test_trials_take_a_tenth_of_the_budget():
 
 def test_plans_with_a_larger_basis_are_counted_and_rationed():
     failed = BasisGrowth().after_trial(Outcome(None, 0.0, 0.25, 2), 10)
-    assert failed == BasisGrowth(trial_seconds=0.25, bases=2)
+    assert failed == BasisGrowth(trial_seconds=0.25, bases=2, tried_at=10)
     grown = failed.after_trial(Outcome(((0, 1),), 0.5, 0.75, 1), 20)
     assert (grown.trial_seconds, grown.bases, grown.changes) == (1.0, 3, (20,))
     assert failed.after_plan() == failed
@@ -126,9 +131,10 @@ def test_a_file_with_wrong_numbers_is_refused(wrong):
         "spent_seconds": 1.0,
         "trial_seconds": 0.25,
         "bases": 2,
+        "tried_at": 30,
         "changes": [20],
     }
-    assert read_growth(json.loads(json.dumps(whole))) == BasisGrowth(0.5, 1.0, 0.25, 2, (20,))
+    assert read_growth(json.loads(json.dumps(whole))) == BasisGrowth(0.5, 1.0, 0.25, 2, 30, (20,))
     assert read_growth(None) is None
     with pytest.raises(InvalidParameter):
         read_growth({**whole, **wrong})

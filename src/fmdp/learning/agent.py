@@ -372,7 +372,9 @@ class Agent:
         self.counters.planner_calls += 1
         if self.basis_growth is not None:
             self.basis_growth = self.basis_growth.after_plan()
-            if isinstance(tables, FactoredMDP) and self.basis_growth.is_due(self.planner_calls):
+            if isinstance(tables, FactoredMDP) and self.basis_growth.is_due(
+                self.planner_calls, self.steps
+            ):
                 plan = self._with_larger_basis(plan, tables, options)
         self.counters.unconverged_plans += plan.status not in _SOLVED
         return self._with_marginals(plan, tables.structure) if marginals else plan

@@ -1,7 +1,8 @@
 """When a learner tries a larger basis of its linear programs, and what that may cost.
 
-A planner `alp` whose basis is not given begins with `singles`. When the number of plans doubles,
-larger bases are tried on the tables of the plan (planning/alp/basis_trial.py). One with a better
+A planner `alp` whose basis is not given begins with `singles`. After a few plans, and whenever the
+number of steps has doubled since, larger bases are tried on the tables of the plan
+(planning/alp/basis_trial.py). One with a better
 policy is kept for all later plans. Trials take at most a tenth of the budget of predicted seconds
 (planning_budget.py), and plans with the larger basis are rationed with it. All costs are
 predicted, so that a run is a function of its seed.
@@ -45,6 +46,8 @@ class BasisGrowth:
     """Predicted seconds of all trials."""
     bases: int = 0
     """Number of larger bases that were compared with the one in use."""
+    tried_at: int = 0
+    """Step of the last trial; 0 before the first."""
     changes: tuple[int, ...] = ()
     """Steps at which the basis changed."""
 
@@ -57,9 +60,9 @@ class BasisGrowth:
         """Return the state after one more plan."""
         return replace(self, spent_seconds=self.seconds_with_next_plan)
 
-    def is_due(self, plans: int) -> bool:
-        """Return whether there is a trial after so many plans: from the first on at powers of 2."""
-        return plans >= FIRST_TRIAL and plans & (plans - 1) == 0
+    def is_due(self, plans: int, steps: int) -> bool:
+        """Return whether there is a trial after so many plans and steps."""
+        return plans >= FIRST_TRIAL and steps >= 2 * self.tried_at
 
     def limits(self, steps: int, rationed: bool) -> dict[str, float]:
         """Return the limits of a trial after so many steps, in predicted seconds."""
@@ -75,6 +78,7 @@ class BasisGrowth:
             self,
             trial_seconds=self.trial_seconds + outcome.seconds,
             bases=self.bases + outcome.bases,
+            tried_at=max(steps, 1),
         )
         if outcome.scopes is None:
             return tried
@@ -108,5 +112,9 @@ def read_growth(header: Any) -> BasisGrowth | None:
         numbers[name] = value = header[name]
         if not isinstance(value, float) or not 0.0 <= value < math.inf:
             raise InvalidParameter(f"its {name!r} must be a number >= 0; got {quoted(value)}")
-    changes = tuple(as_int(step, "changes") for step in header["changes"])
-    return BasisGrowth(**numbers, bases=as_int(header["bases"], "bases"), changes=changes)
+    return BasisGrowth(
+        **numbers,
+        bases=as_int(header["bases"], "bases"),
+        tried_at=as_int(header["tried_at"], "tried_at"),
+        changes=tuple(as_int(step, "changes") for step in header["changes"]),
+    )

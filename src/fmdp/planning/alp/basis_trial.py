@@ -89,7 +89,8 @@ def larger_basis(
     `plan_seconds`. `ties` breaks those of the larger plans.
     """
     each = SECONDS_PER_VARIABLE * model.structure.m
-    if seconds < each or shared_draws(model.structure):  # a larger function could not be projected
+    # Two policies have to be simulated; larger functions of shared draws cannot be projected.
+    if seconds < 2.0 * each or shared_draws(model.structure):
         return Outcome(None, 0.0, 0.0, 0)
     expansion = without_draws(model.structure)
     simulated = model if expansion is None else expansion.tables(model)
