@@ -263,6 +263,17 @@ def test_people_see_what_it_cost(run: Runner) -> None:
         assert words in ran.out
 
 
+def test_a_growing_basis_is_shown(run: Runner) -> None:
+    words = ("learn", "circle:6,dynamics=guestrin,alike=machines", "--planner", "alp")
+    words += ("--learner", "psrl", "--steps", "60")
+    basis = run(*words, "--json").json["basis"]
+    assert basis["bases_tried"] > 0
+    assert (basis["changes"] > 0) == (basis["scopes"] > 0) == (basis["last_change"] is not None)
+    line = next(line for line in run(*words).out.splitlines() if line.startswith("basis"))
+    assert f"{basis['bases_tried']} larger ones tried" in line
+    assert run(*words, "--basis", "singles", "--json").json["basis"] is None
+
+
 def test_an_interrupt_gives_the_run_so_far(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     decide = fmdp.DORL.decide
 

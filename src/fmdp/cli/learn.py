@@ -333,15 +333,15 @@ def scopes_text(scopes: Mapping[str, Any]) -> str:
 
 def basis_text(basis: Mapping[str, Any]) -> str:
     """Return what a growing basis has become, and when."""
-    tried = f"{basis['bases_tried']:,} larger ones tried"
+    text = "singles"
+    if basis["scopes"]:  # 0 again if learned scopes have changed since
+        largest = basis["largest_scope"]
+        variables = "1 variable" if largest == 1 else f"up to {largest} variables"
+        text = f"{basis['scopes']:,} scopes of {variables}"
+    text += f"; {basis['bases_tried']:,} larger ones tried"
     if not basis["changes"]:
-        return f"singles; {tried}"
-    largest = basis["largest_scope"]
-    variables = "1 variable" if largest == 1 else f"up to {largest} variables"
-    return (
-        f"{basis['scopes']:,} scopes of {variables}; {tried}, {basis['changes']:,} of them "
-        f"kept, the last at step {basis['last_change']:,}"
-    )
+        return text
+    return f"{text}, {basis['changes']:,} kept, the last at step {basis['last_change']:,}"
 
 
 def settings_text(learner: Learner) -> str:
