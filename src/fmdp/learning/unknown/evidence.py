@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fmdp._base.compiled import njit
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.errors import TooLarge
-from fmdp.learning.unknown.scores import score_tables, subsets
+from fmdp.learning.unknown.scores import CountLogs, score_tables, subsets
 from fmdp.model import Structure
 from fmdp.model.entries import Index
 from fmdp.model.spaces import strides
@@ -75,6 +75,9 @@ class Evidence:
         self._log: NDArray[Any] = np.zeros((_FIRST_ROOM, len(self.sizes) + s.m), dtype=kind)
         self.steps = 0
         self._counted = 0
+        self._size_kinds, self.size_places = np.unique(self._values, return_inverse=True)
+        """[m]: the place of the size of each state variable in `logs`."""
+        self._logs: CountLogs | None = None
         self._scores: tuple[Floats, Floats] = (np.zeros((0, 0)), np.zeros((0, 0)))
         self._scored = -1
         self._made: dict[str, tuple[object, int, Any]] = {}
@@ -91,6 +94,13 @@ class Evidence:
     def log(self) -> NDArray[Any]:
         """The steps so far: [steps, state variables, action variables, next values], a view."""
         return self._log[: self.steps]
+
+    @property
+    def logs(self) -> CountLogs:
+        """Logarithms of all counts up to the number of steps, at least."""
+        if self._logs is None or len(self._logs.of_row) <= self.steps:
+            self._logs = CountLogs.up_to(len(self._log), self._size_kinds.tolist())
+        return self._logs
 
     def append(self, joint: Index, following: Index) -> None:
         """Keep one step: the values of states and actions, and the next values of the states."""
@@ -125,7 +135,8 @@ class Evidence:
         if self._scored != self.steps:
             shape = len(self.sets), self.m
             self._scores = np.empty(shape), np.empty(shape)
-            score_tables(self._cells, self._starts, self._actions, self._values, self._scores)
+            logs = (*self.logs, self.size_places)
+            score_tables(self._cells, self._starts, self._actions, self._values, logs, self._scores)
             self._scored = self.steps
         return self._scores
 

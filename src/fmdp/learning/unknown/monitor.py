@@ -115,7 +115,7 @@ class CandidateMonitor:
         moved = values[:, len(self.structure.sizes) + i].astype(np.int64)
         scores = np.empty(len(sources))
         rows = contexts, actions, moved
-        _score_pairs(values, sources, self._sizes, rows, shape, scores)
+        _score_pairs(values, sources, self._sizes, rows, shape, self._logs(i), scores)
         self.evidence[i, sources] = scores - math.log(n_candidates) - largest_fit
 
     def _candidate(self, i: int) -> tuple[Scope, int, float]:
@@ -126,10 +126,17 @@ class CandidateMonitor:
             scope = candidates.scopes[0]
             if any(v >= len(self.structure.sizes) for v in scope):
                 return scope, 1, 0.0
-            return scope, 1, fit_and_score(evidence.counts(i, scope)[:, None])[0]
+            counts = evidence.counts(i, scope)[:, None]
+            return scope, 1, fit_and_score(counts, *self._logs(i))[0]
         scores, fits = (array[candidates.places, i] for array in evidence.scores())
         best = int((scores + candidates.log_prior).argmax())
         return candidates.scopes[best], len(scores), float(fits.max())
+
+    def _logs(self, i: int) -> tuple[Floats, Floats, Floats]:
+        """Return the logarithms of counts of variable `i`, for `fit_and_score`."""
+        evidence = self._seen.evidence
+        logs = evidence.logs
+        return logs.of_cell[evidence.size_places[i]], logs.of_row, logs.entropy
 
     def _joint(self, values: NDArray[Any], variables: Sequence[int]) -> tuple[Index, int]:
         """Return the joint value of some variables in every step, and the number of such values."""
@@ -208,13 +215,14 @@ def _values(log: NDArray[Any], m: int) -> NDArray[Any]:
 
 
 @njit(nogil=True)
-def _score_pairs(values, sources, sizes, rows, shape, scores):  # type: ignore[no-untyped-def]
+def _score_pairs(values, sources, sizes, rows, shape, logs, scores):  # type: ignore[no-untyped-def]
     """Fill the scores of a variable, [sources], if its rows may depend on one more value each."""
     contexts, actions, moved = rows
     n_contexts, n_actions, n_values = shape
+    of_cell, of_row, entropy = logs
     for p in range(sources.size):
         w = sources[p]
         table = np.zeros((sizes[w] * n_contexts, n_actions, n_values), dtype=np.int32)
         for t in range(moved.size):
             table[values[t, w] * n_contexts + contexts[t], actions[t], moved[t]] += 1
-        scores[p] = fit_and_score(table)[1]
+        scores[p] = fit_and_score(table, of_cell, of_row, entropy)[1]

@@ -31,13 +31,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.learning.pooling import log_likelihood as log_marginal
+from fmdp._base.portable_math import log
+
+Floats = NDArray[np.float64]
 
 
 def subsets(variables: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -78,14 +81,37 @@ def rounding(steps: int) -> float:
     return 1e-13 * steps * (40.0 + math.log(steps))
 
 
+class CountLogs(NamedTuple):
+    """Logarithms by count, which make the scores of all candidates a matter of look-ups."""
+
+    of_cell: Floats
+    """[sizes, counts]: log of a (a + 1) ... (a + count - 1) with a = 1/r, for r values each."""
+    of_row: Floats
+    """[counts]: the same for a = 1."""
+    entropy: Floats
+    """[counts]: count log(count)."""
+
+    @staticmethod
+    def up_to(most: int, sizes: Sequence[int]) -> CountLogs:
+        """Return the logarithms for counts up to `most` and variables with so many values."""
+        counts = np.arange(most, dtype=np.float64)
+        starts = [*(1.0 / size for size in sizes), 1.0]
+        sums = [np.concatenate([[0.0], np.cumsum(log(start + counts))]) for start in starts]
+        positive = counts + 1.0
+        entropy = np.concatenate([[0.0], positive * log(positive)])
+        return CountLogs(np.array(sums[:-1]).reshape(len(sizes), most + 1), sums[-1], entropy)
+
+
 @njit(nogil=True)
-def score_tables(cells, starts, actions, values, out):  # type: ignore[no-untyped-def]
+def score_tables(cells, starts, actions, values, logs, out):  # type: ignore[no-untyped-def]
     """Fill out = (scores, fits), [sets, variables] each, from the tables of all candidate scopes.
 
     cells[starts[z] : starts[z + 1]] is the table of set z, [rows, sum of values]: the counts of the
     next values of all variables, side by side. actions[z] is the number of joint values of its
-    action variables. A score is the pooled log-probability, a fit the largest log-likelihood.
+    action variables. `logs` is CountLogs with the place of each variable's size among its sizes. A
+    score is the pooled log-probability, a fit the largest log-likelihood.
     """
+    of_cell, of_row, entropy, place = logs
     scores, fits = out
     width = 0
     for i in range(values.shape[0]):
@@ -95,57 +121,52 @@ def score_tables(cells, starts, actions, values, out):  # type: ignore[no-untype
         first = 0
         for i in range(values.shape[0]):
             counts = table[:, :, first : first + values[i]]
-            fits[z, i], scores[z, i] = fit_and_score(counts)
+            fits[z, i], scores[z, i] = fit_and_score(counts, of_cell[place[i]], of_row, entropy)
             first += values[i]
 
 
 @njit(nogil=True)
-def fit_and_score(counts):  # type: ignore[no-untyped-def]
+def fit_and_score(counts, of_cell, of_row, entropy):  # type: ignore[no-untyped-def]
     """Return the largest log-likelihood and the pooled log-probability of a table of counts
-    [contexts, actions, values]."""
-    fit, common, separate, apart = _log_probabilities(counts)
-    return fit, _pooled(common, separate, apart)
-
-
-@njit(nogil=True)
-def _log_probabilities(counts):  # type: ignore[no-untyped-def]
-    """Return the largest log-likelihood of a table, and the logarithms of its probabilities in the
-    three cases: all rows the same, all separate, and each action apart from the others [actions].
-    """
+    [contexts, actions, values], given the logarithms of counts (CountLogs) for so many values."""
     n_contexts, n_actions, n_values = counts.shape
-    prior = np.full(n_values, 1.0 / n_values)
     apart = np.zeros(n_actions)
-    together = np.empty(n_values)
+    together = np.empty(n_values, dtype=np.int64)
     fit = common = separate = 0.0
     for z in range(n_contexts):
-        together[:] = 0.0
-        for a in range(n_actions):
-            for v in range(n_values):
+        total = 0
+        for v in range(n_values):
+            together[v] = 0
+            for a in range(n_actions):
                 together[v] += counts[z, a, v]
-        of_context = log_marginal(together, prior)
+            total += together[v]
+        if total == 0:
+            continue
+        of_context = -of_row[total]
+        for v in range(n_values):
+            of_context += of_cell[together[v]]
         common += of_context
         for a in range(n_actions):
             visits = 0
+            of_action = of_others = 0.0
             for v in range(n_values):
                 count = counts[z, a, v]
                 visits += count
-                together[v] -= count
-                if count > 0:
-                    fit += count * math.log(count)
+                fit += entropy[count]
+                of_action += of_cell[count]
+                of_others += of_cell[together[v] - count]
             if visits > 0:
-                fit -= visits * math.log(visits)
-                of_row = log_marginal(counts[z, a], prior)
-                separate += of_row
-                if n_actions > 2:
-                    apart[a] += of_row + log_marginal(together, prior) - of_context
-            for v in range(n_values):
-                together[v] += counts[z, a, v]
-    return fit, common, separate, common + apart
+                fit -= entropy[visits]
+                of_action -= of_row[visits]
+                separate += of_action
+                apart[a] += of_action + of_others - of_row[total - visits] - of_context
+    return fit, _pooled(common, separate, common + apart)
 
 
 @njit(nogil=True)
 def _pooled(common, separate, apart):  # type: ignore[no-untyped-def]
-    """Return the logarithm of the mean of the probabilities (see the header)."""
+    """Return the logarithm of the mean of the probabilities in the three cases (see the header),
+    given their logarithms: all rows the same, all separate, each action apart [actions]."""
     n_actions = apart.size
     if n_actions == 1:
         return separate
