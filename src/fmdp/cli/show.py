@@ -146,7 +146,7 @@ def show_learner(path: str, json: bool) -> None:
 
 def edges_text(edges: Sequence[tuple[str, float]]) -> str:
     """Return, e.g., "machine_0 1.00, restart .98", the most probable ones first."""
-    ranked = sorted(edges, key=lambda edge: -edge[1])
+    ranked = sorted(edges, key=lambda edge: -round(edge[1], 2))
     return ", ".join(f"{name} {probability:.2f}" for name, probability in ranked) or "-"
 
 

@@ -74,13 +74,15 @@ class ScopeLearner(PlanningLearner):
 
     scopes: str = setting(
         "known",
-        "whether the scopes of the transitions are known, or learned from the steps",
+        "whether the scopes of the transitions are known, or learned from the steps; those of the "
+        "rewards are always those of the model",
         choices=("known", UNKNOWN),
         unkeyed=("known",),
     )
     parents: int = setting(
         2,
-        "largest number of state variables in an unknown scope",
+        "largest number of state variables in an unknown scope; larger than needed costs only "
+        "time, and a bound that is too small is reported",
         low=0,
         only_with=("scopes", (UNKNOWN,)),
         unkeyed=(2,),
