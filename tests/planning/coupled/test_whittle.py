@@ -65,6 +65,7 @@ def test_a_part_without_indices_is_named() -> None:
         fmdp.plan(model, Coupled(policy="whittle"))
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("seed", range(5))
 def test_the_peer_has_the_same_indices(seed: int) -> None:
     peer = pytest.importorskip("markovianbandit", reason="markovianbandit-pkg is not installed")
