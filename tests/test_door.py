@@ -143,6 +143,7 @@ SAMPLED: dict[str, Any] = {
     "initial_state": None,
     "prior": None,
     "rho": 0.1,
+    "zeros_from_samples": False,
     "name": None,
     "progress": None,
 }

@@ -328,6 +328,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "reset elsewhere": ({"reset": lambda generator: (0, 9, 0)}, "the state of reset.*is 9"),
     "idle": ({"variables": TRUTH, "max_parents": 2}, "takes no max_parents beside it; got 2"),
     "initial": ({"initial_state": (0, 3, 0)}, "initial state.*is 3"),
+    "idle zeros": ({"zeros_from_samples": True}, "zeros_from_samples is for trajectories"),
     "a bad name": ({"name": "a\nb"}, "must be a printable text"),
     "progress": ({"progress": 3}, "the 'progress' of from_simulator"),
 }
@@ -407,6 +408,18 @@ def test_episodes_that_end_lead_to_the_next_start() -> None:
     assert "2 of 9 rows were never visited" in notes
     assert fmdp.plan(model).gain == pytest.approx(0.5)
     assert fmdp.from_simulator(Corridor(), samples=2_000, prior=0).model == model
+    # Nothing proves that the door is never entered without an end, where the reward is always 0.
+    worst = fmdp.Exact(intervals="robust")
+    assert fmdp.plan(model, worst).gain_upper == pytest.approx(0.0, abs=1e-6)
+    closed = fmdp.from_simulator(Corridor(), samples=2_000, prior=0, zeros_from_samples=True)
+    assert "that no step shows are taken for impossible: 3" in "\n".join(closed.notes)
+    ends = closed.model.intervals
+    assert ends is not None
+    assert not ends.upper[1][:, 3].any()
+    assert np.array_equal(closed.model.transitions[1][:6], model.transitions[1][:6])
+    lower = fmdp.plan(closed.model, worst).gain_lower
+    assert lower is not None
+    assert 0.3 < lower < 0.5
 
 
 def test_a_time_limit_is_not_part_of_the_model() -> None:

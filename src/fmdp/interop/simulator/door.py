@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmdp._base.memory import available_memory, describe_bytes
-from fmdp._base.parameters import Integer, quoted
+from fmdp._base.parameters import Flag, Integer, quoted
 from fmdp._base.progress import reporting
 from fmdp.errors import InvalidParameter, TooLarge, did_you_mean
 from fmdp.interop.simulator.checks import dependent_pairs, measured_noise
@@ -30,7 +30,7 @@ from fmdp.logs.steps import Steps
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.builder import variables_of
 from fmdp.model.functions import named_variables
-from fmdp.model.naming import Assignment
+from fmdp.model.naming import Assignment, listed
 from fmdp.model.scopes import scope_numbers
 from fmdp.model.spaces import count
 from fmdp.problems import Problem, problem
@@ -39,6 +39,7 @@ from fmdp.simulation.loop import SEED, streams
 _OWNER = "from_simulator"
 _SOURCE = "the samples"
 SAMPLES = Integer("samples", 10_000, "steps of the simulator", low=1, high=2**31)
+ZEROS = Flag("zeros_from_samples", False, "whether values that no step shows are impossible")
 MAX_PARENTS = Integer("max_parents", 3, "most variables in a scope that is learned", low=0)
 _BYTES_PER_CELL = 120
 """Memory for a cell of a transition table: counts, estimates and the ends of intervals."""
@@ -70,6 +71,7 @@ def from_simulator(
     initial_state: Assignment | None = None,
     prior: float | None = None,
     rho: float = 0.1,
+    zeros_from_samples: bool = False,
     name: str | None = None,
     progress: bool | Callable[..., None] | None = None,
 ) -> Fit:
@@ -112,6 +114,10 @@ def from_simulator(
         Dirichlet parameter of every value before any count, as in `fit`.
     rho
         Failure probability of all intervals together.
+    zeros_from_samples
+        Along trajectories: whether values of a variable that no step shows, before or after it,
+        are taken for impossible: probability 0, with the interval [0, 0]. Such are the final states
+        of episodes, which a robust plan would otherwise guard against.
     name
         Name of the model; by default that of the function or environment.
     progress
@@ -137,6 +143,12 @@ def from_simulator(
     failure = RHO.check(rho, _OWNER)
     is_env = _is_environment(step)
     _refuse_no_simulator(step, is_env, reset, decode)
+    zeros = ZEROS.check(zeros_from_samples, _OWNER)
+    if zeros and not is_env and reset is None:
+        raise InvalidParameter(
+            f"zeros_from_samples is for trajectories: {_OWNER} chooses every value of every "
+            f"variable by itself"
+        )
     known = _known(step, variables, is_env, decode is not None)
     _refuse_idle(known, parents=parents, max_parents=max_parents, reward_ranges=reward_ranges)
     most = MAX_PARENTS.check(3 if max_parents is None else max_parents, _OWNER)
@@ -169,6 +181,8 @@ def from_simulator(
     _refuse_large_tables(structure)
     counts = Counts(structure, has_rewards=True, fixed_visits=not trajectory)
     counts.add(steps)
+    if zeros:
+        more += _allow_seen(counts, steps)
     noise = measured_noise(counts, steps)
     model = fitted_model(
         counts, weight, failure, skeleton=None, noise=noise, initial_state=first, name=title
@@ -435,6 +449,24 @@ def _episode_notes(env: EnvironmentSimulator) -> list[str]:
     return notes
 
 
+def _allow_seen(counts: Counts, steps: Steps) -> list[str]:
+    """Hold values impossible that no step shows, and return a note for each variable with some."""
+    s = counts.structure
+    possible, notes = [], []
+    for i, size in enumerate(s.state_sizes):
+        seen = np.zeros(size, dtype=np.bool_)
+        seen[steps.states[:, i]] = seen[steps.next_states[:, i]] = True
+        possible.append(np.tile(seen, (count(s.scope_sizes(s.transition_scopes[i])), 1)))
+        if not seen.all():
+            values = [s.state_values[i][place] for place in np.flatnonzero(~seen).tolist()]
+            notes.append(
+                f"values of {s.state_names[i]!r} that no step shows are taken for impossible: "
+                f"{listed(values)}"
+            )
+    counts.allow(possible)
+    return notes
+
+
 def _notes(counts: Counts, model: FactoredMDP, steps: Steps, seed: int) -> list[str]:
     s = counts.structure
     generator = streams(seed)[1]
@@ -443,7 +475,7 @@ def _notes(counts: Counts, model: FactoredMDP, steps: Steps, seed: int) -> list[
     if unseen:
         notes.append(
             f"{unseen:,} of {rows:,} rows were never visited: their probabilities are uniform, "
-            f"and their intervals [0, 1]"
+            f"and their intervals say nothing"
         )
     for name, law in zip(s.reward_names, model.noise, strict=True):
         if law.kind == "gaussian":

@@ -2,9 +2,9 @@
 
 A function that takes a state can be asked about any state. A sample then visits one row of every
 factor at once, so that n samples spread evenly over the joint values visit each row of a scope with
-q assignments about n/q times, however many variables there are. That is the most that the least
-visited row of the factor can get. Along a trajectory the visits are those of the states that random
-actions reach.
+q assignments about n/q times, however many variables there are. No choice of n steps could visit
+the least visited row of the factor more than n/q times. Along a trajectory the visits are those of
+the states that random actions reach.
 
 Whatever a simulator returns is checked, and every error names the state and the action.
 """
