@@ -388,6 +388,7 @@ def _entries() -> dict[str, Callable[[Any], Any]]:
         "Decision.limits": lambda x: decided(fmdp.Decision(table, limits=x)).act((0, 0)),
         "ExploringPolicy.base": lambda x: fmdp.ExploringPolicy(x, 0.1),
         "ExploringPolicy.epsilon": lambda x: fmdp.ExploringPolicy(table, x),
+        "ExploringPolicy.by_variable": lambda x: fmdp.ExploringPolicy(table, 0.1, (), x),
         "Statistics.structure": lambda x: fmdp.Statistics(x),
         "Statistics.record": lambda x: STATISTICS.record(x, x, x, x),
         "edge_probabilities": lambda x: fmdp.edge_probabilities(x),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.learning.learner import Learner
 from fmdp.learning.registry import LEARNERS
 from fmdp.model import FactoredMDP, Forbidden, at_most, forbid
+from fmdp.model.spaces import encode
 from fmdp.planning.alp import ALP
 from fmdp.planning.exact.planner import Exact
 from fmdp.planning.policies.randomised import LOTS, UniformPolicy
@@ -144,6 +146,23 @@ def test_exploring_takes_the_constraints_of_who_plays_it(tmp_path: Path) -> None
     bound.save(tmp_path / "p.npz")
     loaded = fmdp.load_policy(tmp_path / "p.npz", model.structure)
     assert loaded.constraints == model.structure.constraints  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("where", MODELS)
+def test_exploring_by_variable_stays_allowed(where: str, tmp_path: Path) -> None:
+    """All allowed actions of a state are met, and no other; the file holds the setting."""
+    model = MODELS[where]
+    s = model.structure
+    policy = fmdp.ExploringPolicy(fmdp.plan(model).policy, 0.7, s.constraints, by_variable=True)  # type: ignore[arg-type]
+    policy.save(tmp_path / "p.npz")
+    loaded: Any = fmdp.load_policy(tmp_path / "p.npz", s)
+    drawn = loaded.draw(np.random.default_rng(0), 2_000)
+    generator = np.random.default_rng(0)
+    one_by_one = np.concatenate([policy.draw(generator, 1) for _ in range(2_000)])
+    assert np.array_equal(drawn, one_by_one)
+    for state in np.ndindex(*s.state_sizes):
+        settled = {encode(loaded.settle(row, state), s.action_sizes) for row in drawn}
+        assert settled == set(s.allowed_actions(state).tolist())
 
 
 def test_forbidden_steps_are_refused_by_name() -> None:

@@ -14,9 +14,11 @@ from fmdp import Statistics
 from fmdp.errors import InvalidParameter
 from fmdp.learning.default import (
     growth,
+    look_policy,
     looks_due,
     optimistic_model,
     optimistic_rewards,
+    possible_values,
     upper_end,
 )
 from fmdp.learning.forgetting import fade, faded_counts, no_faded_counts
@@ -268,12 +270,67 @@ def test_walks_have_one_more_step_each_time(
         state = environment.state
         action = agent.act(state)
         assert agent.decision is not None
-        if isinstance(agent.decision.policy, UniformPolicy):
+        if isinstance(agent.decision.policy, fmdp.ExploringPolicy):
             k = agent.memory["looks"]
             walks[k] = walks.get(k, 0) + 1
         rewards, following = environment.step(action)
         agent.observe(state, action, rewards, following)
     assert walks == expected
+
+
+def test_a_look_changes_one_action_variable_on_average() -> None:
+    """Each of three action variables is random with probability 1/3: one with two values changes
+    with probability 1/6. Policies that depend on the time or have no sizes are not followed."""
+    structure = fmdp.problem("jao:3").structure
+    table = fmdp.TablePolicy((2,) * 3, (2,) * 3, np.zeros(8, dtype=np.int64))
+    look = look_policy(structure, table)
+    drawn = look.draw(np.random.default_rng(0), 20_000)
+    changed = np.array([look.settle(row, (0, 0, 0)) for row in drawn])
+    assert changed.mean(axis=0) == pytest.approx(np.full(3, 1 / 6), abs=0.012)
+    assert {tuple(row) for row in changed.tolist()} == set(np.ndindex(2, 2, 2))
+    for other in (lambda state: (0, 0, 0), fmdp.TimedPolicy([table]), UniformPolicy.of(structure)):
+        assert isinstance(look_policy(structure, other), UniformPolicy)
+
+
+def test_values_that_were_never_seen_become_impossible() -> None:
+    """One variable with two rows. Of 10,000 steps half the square root is 50: a row with 51 visits
+    has no mass on values that were not seen, one with 50 has. In short runs 20 visits decide."""
+    model = fmdp.FactoredMDP.from_factors(
+        [3], [2], [([1], np.full((2, 3), 1 / 3))], [([0], np.array([0.0, 0.0, 1.0]))]
+    )
+    s = model.structure
+
+    def mask(*counts: int) -> list[bool]:
+        possible: list[bool] = possible_values(s, np.array(counts, dtype=float)).tolist()
+        return possible
+
+    assert mask(9_949, 0, 0, 0, 51, 0) == [True, False, False, False, True, False]
+    assert mask(9_950, 0, 0, 0, 50, 0) == [True, False, False, True, True, True]
+    assert mask(20, 0, 0, 21, 0, 0) == [True, True, True, True, False, False]
+    # The tables have no mass there, and optimism goes to the best of the other values.
+    statistics = Statistics(s)
+    for action, value, visits in ((0, 0, 30), (0, 1, 30), (1, 0, 5)):
+        for _ in range(visits):
+            statistics.record((0,), (action,), [0.0], (value,))
+    worths, batches = np.array([0.0, 1.0, 5.0]), no_batches(s.n_reward_classes)
+    table = optimistic_model(statistics, worths, batches, 1.0).transitions[0]
+    assert table[0, 2] == 0.0
+    assert table[0, 1] > 0.5 > table[0, 0] > 0.0
+    assert table[1, 2] > 0.1
+    assert table.sum(axis=1) == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_state_that_cannot_be_reached_is_not_tried_for_ever(seed: int) -> None:
+    """In state 0 the first action pays .5 and the second nothing. State 1 would pay 1 for ever, and
+    cannot be reached. A learner that never gives it up tries both actions half of the time."""
+    stay = np.zeros((2, 2, 2))
+    stay[0, :, 0] = stay[1, :, 1] = 1.0
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [2], [([0, 1], stay)], [([0, 1], np.array([[0.5, 0.0], [1.0, 1.0]]))]
+    )
+    run = fmdp.simulate(model, "default", 10_000, seed)
+    assert run.total_reward > 0.97 * 5_000.0
 
 
 @pytest.mark.parametrize("seed", range(3))

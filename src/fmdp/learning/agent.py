@@ -622,7 +622,7 @@ class Agent:
                 self.randomness.bit_generator.state = before
                 raise
         if self._drawn[0] >= 0:
-            return policy.settle(self._drawn, state)
+            return self._allowed(state, policy.settle(self._drawn, state))
         assert policy.base is not None
         return self._allowed(state, policy.base(state))
 

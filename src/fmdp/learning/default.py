@@ -17,9 +17,15 @@ failed once. Rewards are treated alike, with c, in units of their range, with th
 noise learned from the sums of the episodes (noise.py). The plan is that of an ordinary model, so
 every planner works, with alike rows, constraints and effects.
 
+A value that was never seen in N > max(20, sqrt(t) / 2) visits to its row gets no mass after t
+steps, and the posterior is that of the other values. Otherwise a mass of about 1 / N would make
+states attractive for ever that cannot be reached, because an average over infinite time does not
+count the tries.
+
 No error is permanent. c_x grows with the logarithm of the visits to a context in which the row is
-not tried, and after 10^k steps the learner takes k uniformly random actions. So in a communicating
-model every row is visited infinitely often, and the plans converge to those of the true model
+not tried, and after 10^k steps the learner looks around for k steps: each of n action variables
+is random with probability 1 / n, and the others follow the plan. So in a communicating model every
+row is visited infinitely often, and the plans converge to those of the true model
 (docs/default-learner.md has the proof). With `half_life` old steps lose their weight
 (forgetting.py).
 
@@ -31,13 +37,14 @@ larger c and a bias that is a sum over variables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fmdp._base.parameters import quoted
 from fmdp._base.portable_math import log
@@ -60,14 +67,23 @@ from fmdp.learning.unknown.learner import ScopeLearner
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.entries import Entries, Index, entries_of, split_cells, split_reward_entries
 from fmdp.planning.plan import Plan
-from fmdp.planning.policies.randomised import UniformPolicy
+from fmdp.planning.policies.policy import has_sizes_of
+from fmdp.planning.policies.randomised import (
+    ExploringPolicy,
+    RandomisedPolicy,
+    UniformPolicy,
+)
 
 GROWTH = 0.1
 """How fast c^2 grows with the logarithm of the imbalance of visits."""
 IMBALANCE = 8.0
 """Visits of the context per visit of the row from which on c^2 grows."""
+UNSEEN_VISITS = 20.0
+"""Most visits to a row in which every value may have mass, seen or not."""
+UNSEEN_SHARE = 0.5
+"""The same per square root of the steps, in long runs."""
 LOOK_BASE = 10
-"""After LOOK_BASE^k steps the learner takes k random actions."""
+"""After LOOK_BASE^k steps the learner takes k exploring actions."""
 
 
 class Default(ScopeLearner):
@@ -88,8 +104,8 @@ class Default(ScopeLearner):
     )
     looks: bool = setting(
         True,
-        "whether k random actions are taken after 10^k steps, so that no error of the learner is "
-        "permanent",
+        "whether it looks around for k steps after 10^k steps, with one random action variable on "
+        "average, so that no error of the learner is permanent",
     )
 
     def remember(self, structure: Structure) -> dict[str, Any]:
@@ -132,15 +148,16 @@ class Default(ScopeLearner):
             agent.memory.update(
                 fade(agent.memory, agent.statistics, agent.steps, float(self.half_life))
             )
+        if not _worths_differ(agent.statistics.structure, agent.memory["worths"]):
+            # No worths yet: make a plan only to find them.
+            self._plan(agent)
+        policy = self._plan(agent).policy
         due = looks_due(agent.steps)
         if self.looks and agent.generator is not None and due > agent.memory.get("looks", 0):
             # The next episode may be one step longer than the last one, and not than this walk.
             agent.memory.update(looks=due, length=agent.steps_of_last_episode)
-            return Decision(UniformPolicy.of(agent.structure), due)
-        if not _worths_differ(agent.statistics.structure, agent.memory["worths"]):
-            # No worths yet: make a plan only to find them.
-            self._plan(agent)
-        return self._episode(agent, self._plan(agent).policy)
+            return Decision(look_policy(agent.structure, policy), due)
+        return self._episode(agent, policy)
 
     def _episode(self, agent: Agent, policy: Any) -> Decision:
         decision = self.episode(agent, policy)
@@ -166,6 +183,18 @@ def looks_due(steps: int) -> int:
     return k
 
 
+def look_policy(structure: Structure, policy: Any) -> RandomisedPolicy:
+    """Return the policy of a look, in which one action variable is random on average.
+
+    Each of n action variables is random with probability 1 / n, and the others follow `policy`.
+    All are random if that depends on the time, is random itself, or has no sizes.
+    """
+    timed = getattr(policy, "horizon", None) is not None
+    if timed or isinstance(policy, RandomisedPolicy) or not has_sizes_of(policy, structure):
+        return UniformPolicy.of(structure)
+    return ExploringPolicy(policy, 1.0 / len(structure.action_sizes), by_variable=True)
+
+
 def optimistic_model(
     statistics: Statistics,
     worths: Floats,
@@ -181,8 +210,9 @@ def optimistic_model(
     s = statistics.structure
     counted = evidence_of(statistics) if evidence is None else evidence
     rows = np.empty(counted.cells.shape)
-    scaled, best = _worth_of_cells(s, worths)
-    for mixture in posterior(s, counted.cells):
+    possible = possible_values(s, counted.cells)
+    scaled, best = _worth_of_cells(s, worths, possible)
+    for mixture in posterior(s, counted.cells, possible):
         cells = mixture.pools.cells
         mean, variance = mixture.moments(scaled[cells])
         upper = upper_end(mean, variance, c, growth(counted.cells[cells].sum(axis=-1)))
@@ -191,6 +221,20 @@ def optimistic_model(
         rows[cells] = (1.0 - share) * mixture.mean() + share * best[cells]
     rewards = optimistic_rewards(statistics, batches, c, counted)
     return FactoredMDP.trusted(s, split_cells(s, rows), split_reward_entries(s, rewards))
+
+
+def possible_values(structure: Structure, cell_counts: Floats) -> NDArray[np.bool_]:
+    """Return which values may have mass in their rows: [cells].
+
+    A value that was never seen in N visits to its row has none if N is above UNSEEN_VISITS and
+    above UNSEEN_SHARE sqrt(t), after t steps. All counts together are t for every factor.
+    """
+    entries = entries_of(structure)
+    visits = np.add.reduceat(cell_counts, entries.first_cell[:-1])
+    steps = cell_counts.sum() / structure.m
+    few = visits <= max(UNSEEN_VISITS, UNSEEN_SHARE * math.sqrt(steps))
+    possible: NDArray[np.bool_] = (cell_counts > 0.0) | few[entries.cell_entry]
+    return possible
 
 
 def growth(visits: Floats) -> Floats:
@@ -277,20 +321,23 @@ def _places(structure: Structure) -> _Places:
     return _Places(entries, flat, np.concatenate(values), np.bincount(flat).astype(np.float64))
 
 
-def _worth_of_cells(structure: Structure, worths: Floats) -> tuple[Floats, Floats]:
+def _worth_of_cells(
+    structure: Structure, worths: Floats, possible: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
     """Return the worth of every cell, scaled to [0, 1] per row, and the best row for every row.
 
-    The best row has all its mass on the best values. Worths within `_worth_slack` are equal:
+    The best row has all its mass on the best values that are possible. Worths of impossible values
+    may lie outside of [0, 1]. Worths within `_worth_slack` are equal:
     scaling would magnify rounding errors, which depend on the unit of the reward.
     """
     places = _places(structure)
     slack = _worth_slack(structure, worths)
     starts, of_cell = places.entries.first_cell[:-1], places.entries.cell_entry
     worth = np.bincount(places.cells, worths[places.values]) / places.sharing
-    low = np.minimum.reduceat(worth, starts)
-    size = np.maximum.reduceat(worth, starts) - low
+    low = np.minimum.reduceat(np.where(possible, worth, np.inf), starts)
+    size = np.maximum.reduceat(np.where(possible, worth, -np.inf), starts) - low
     differ = size > slack
     scaled = np.where(differ[of_cell], worth - low[of_cell], 0.0)
     scaled /= np.where(differ, size, 1.0)[of_cell]
-    best = worth >= (low + size)[of_cell] - slack
+    best = possible & (worth >= (low + size)[of_cell] - slack)
     return scaled, best / np.add.reduceat(best.astype(np.float64), starts)[of_cell]

@@ -282,6 +282,11 @@ def _drawn(agent: Agent, drawn: Any) -> NDArray[np.int64]:
     """
     policy = None if agent.decision is None else agent.decision.policy
     sizes = agent.structure.action_sizes
+    if getattr(policy, "by_variable", False):
+        if not isinstance(drawn, list) or len(drawn) != len(sizes):
+            raise InvalidParameter(f"its drawn action {quoted(drawn)} has no lot per variable")
+        lots = zip(drawn, sizes, strict=True)
+        return np.array([as_int(lot, "drawn", 0, size) for lot, size in lots], dtype=np.int64)
     if getattr(policy, "by_state", False) and isinstance(drawn, list) and drawn[:1] != [-1]:
         if len(drawn) != len(sizes) or any(drawn[1:]):
             raise InvalidParameter(f"its drawn action {quoted(drawn)} is no lot")

@@ -102,14 +102,20 @@ class Mixture(NamedTuple):
         return mean, variance
 
 
-def posterior(structure: Structure, cell_counts: NDArray[Any]) -> Iterator[Mixture]:
+def posterior(
+    structure: Structure, cell_counts: NDArray[Any], possible: NDArray[np.bool_] | None = None
+) -> Iterator[Mixture]:
     """Yield the posterior of every transition entry, shape by shape.
 
-    `cell_counts` [cells] need not be whole numbers.
+    `cell_counts` [cells] need not be whole numbers. Cells that are not `possible` get no mass: the
+    posterior is conditioned on that.
     """
     for pools in pools_of(structure):
         counts = cell_counts[pools.cells].astype(np.float64)
-        yield pooled(pools, counts, structure.m)
+        mixture = pooled(pools, counts, structure.m)
+        if possible is not None:
+            mixture = mixture._replace(parameters=mixture.parameters * possible[pools.cells])
+        yield mixture
 
 
 def pooled(pools: Pools, counts: Floats, n_factors: int) -> Mixture:

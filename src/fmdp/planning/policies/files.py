@@ -85,17 +85,21 @@ def _uniform(header: Header, arrays: Arrays) -> StoredPolicy:
     return UniformPolicy(*sizes_in(header))
 
 
+BASES = ("table", "greedy", "fleet", "counts")
+"""The kinds of policies that are functions of the state alone."""
+
+
 def _exploring(header: Header, arrays: Arrays) -> StoredPolicy:
     sizes = sizes_in(header)
     content = array_in(arrays, "base", "u", (None,))
     if content.dtype != np.uint8:
         raise InvalidParameter(f"its part 'base' is of {content.dtype}; must be of uint8")
     # The base is a function of the state alone, so it contains no further policy.
-    base = policy_from_bytes(content.tobytes(), "its base", kinds=("table", "greedy", "fleet"))
+    base = policy_from_bytes(content.tobytes(), "its base", kinds=BASES)
     epsilon = header.get("epsilon")
     if not isinstance(epsilon, int | float):
         raise InvalidParameter(f"its epsilon must be a number; got {quoted(epsilon)}")
-    policy = ExploringPolicy(base, epsilon)
+    policy = ExploringPolicy(base, epsilon, by_variable=header.get("by_variable", False))
     if (policy.state_sizes, policy.action_sizes) != sizes:
         raise InvalidParameter("its base is a policy for other sizes than its header says")
     if policy.naming != names_in(header):

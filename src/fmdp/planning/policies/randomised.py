@@ -7,7 +7,8 @@ simulating many steps at once changes nothing.
 Under constraints a random action is uniform over the allowed joint actions: one uniform number
 selects from their list, or one per action variable where caps allow too many to list (capped.py).
 If the allowed actions depend on the state, the draw of a step is only a *lot* (an integer), and
-`settle` turns it into an action when the state is known.
+`settle` turns it into an action when the state is known. So does exploration by variable, which
+changes some action variables of the base's action: its lots are the new values.
 """
 
 from __future__ import annotations
@@ -183,17 +184,26 @@ class ExploringPolicy(RandomisedPolicy):
         The probability of a random action, in [0, 1].
     constraints
         Constraints on random actions; an agent replaces them by those of its structure.
+    by_variable
+        Whether each action variable is random on its own: it gets a uniformly random value with
+        probability `epsilon`, independently of the others. If the resulting joint action is
+        forbidden, the base acts. By default the whole joint action is random, or none of it.
 
     Raises
     ------
     InvalidParameter
-        If the base does not know its sizes or depends on the time, or epsilon is not in [0, 1].
+        If the base does not know its sizes or depends on the time, epsilon is not in [0, 1], or
+        `by_variable` is neither True nor False.
     """
 
     kind = "exploring"
 
     def __init__(
-        self, base: Policy, epsilon: float, constraints: Sequence[Constraint] = ()
+        self,
+        base: Policy,
+        epsilon: float,
+        constraints: Sequence[Constraint] = (),
+        by_variable: bool = False,
     ) -> None:
         sizes = [getattr(base, f"{what}_sizes", None) for what in ("state", "action")]
         if getattr(base, "horizon", None) is not None:
@@ -208,20 +218,56 @@ class ExploringPolicy(RandomisedPolicy):
             )
         self.base = base
         self.epsilon: float = _EPSILON.check(epsilon, "ExploringPolicy")
+        if not isinstance(by_variable, bool):
+            raise InvalidParameter(
+                f"ExploringPolicy must have True or False as by_variable; got {quoted(by_variable)}"
+            )
+        self.by_variable = by_variable
         states, actions = map(tuple, sizes)  # type: ignore[arg-type]
         super().__init__(states, actions, getattr(base, "naming", None))
         self.take_constraints(constraints)
 
+    def take_constraints(self, constraints: Sequence[Constraint] | None) -> None:
+        super().take_constraints(constraints)
+        # The action depends on what the base does in the state.
+        self.by_state = self.by_state or self.by_variable
+
     def draw(self, generator: np.random.Generator, steps: int) -> NDArray[np.int64]:
+        if self.by_variable:
+            return self._new_values(generator.random((steps, len(self.action_sizes))))
         uniforms = generator.random((steps, 1 + len(self.action_sizes)))
         actions = self._actions(uniforms[:, 1:])
         actions[uniforms[:, 0] >= self.epsilon] = AS_THE_BASE_SAYS
         return actions
 
+    def _new_values(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return lots [steps, action variables]: 0 keeps the base's value, 1 + v sets v."""
+        random = uniforms < self.epsilon
+        share = np.divide(uniforms, self.epsilon, out=np.zeros_like(uniforms), where=random)
+        # The quotient is below 1, but its product with a size may round up to the size.
+        sizes = np.array(self.action_sizes, dtype=np.int64)
+        values = np.minimum((share * sizes).astype(np.int64), sizes - 1)
+        return np.where(random, 1 + values, 0)
+
+    def settle(self, drawn: NDArray[np.int64], state: Sequence[int]) -> tuple[int, ...]:
+        if not self.by_variable:
+            return super().settle(drawn, state)
+        assert self.base is not None
+        action = self.base(tuple(state))
+        changed = tuple(
+            old if lot == 0 else lot - 1 for old, lot in zip(action, drawn.tolist(), strict=True)
+        )
+        joint, sizes = (*state, *changed), self.state_sizes + self.action_sizes
+        forbidden = any(constraint.forbids(joint, sizes) for constraint in self.constraints)
+        return action if forbidden else changed
+
     def content(self) -> Parts:
         header, _ = super().content()
         base = np.frombuffer(policy_bytes(self.base), dtype=np.uint8)
+        if self.by_variable:
+            header = {**header, "by_variable": True}
         return {**header, "epsilon": self.epsilon}, {"base": base}
 
     def __repr__(self) -> str:
-        return f"ExploringPolicy({self.base!r}, {self.epsilon!r})"
+        kind = ", by_variable=True" if self.by_variable else ""
+        return f"ExploringPolicy({self.base!r}, {self.epsilon!r}{kind})"
