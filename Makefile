@@ -14,7 +14,7 @@ INSTALLED_RELEASE := $(VENV)/.installed-release
 LOCK := requirements/lock.txt
 # Programs that fmdp is compared with, too heavy for every test run: an environment of their own.
 PEERS := .venv-peers
-PEERS_EXTRAS := storm,dbn,agents,bench
+PEERS_EXTRAS := storm,umb,dbn,agents,bench
 PEERS_LOCK := requirements/peers.txt
 INSTALLED_PEERS := $(PEERS)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -59,7 +59,7 @@ test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more
 test-tenth: $(INSTALLED) ## a tenth of the slow tests, another tenth after every commit
 	$(BIN)/pytest -n auto -m slow --tenth $$(git rev-list --count HEAD) $(ARGS)
 
-peers: $(INSTALLED_PEERS) ## the tests that need Storm, pyAgrum, Stable-Baselines3 or markovianbandit, in an environment of their own
+peers: $(INSTALLED_PEERS) ## the tests that need Storm, umbi, pyAgrum, Stable-Baselines3 or markovianbandit, in an environment of their own
 	$(PEERS)/bin/pytest -m peers tests/interop tests/planning/coupled $(ARGS)
 
 $(INSTALLED_PEERS): pyproject.toml $(PEERS_LOCK)

@@ -110,6 +110,20 @@ def test_the_missing_extra_is_named_for_storm() -> None:
         storm.gain(fmdp.problem("circle:3"))
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("umbi") is not None, reason="it looks at who lacks umbi"
+)
+def test_the_missing_extra_is_named_for_umb(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run(capsys, "convert", "circle:3", "circle.umb")
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "this needs umbi, which is not installed; pip install 'fmdp[umb]'" in err
+    assert list(folder.iterdir()) == []
+    (folder / "circle.umb").write_bytes(b"")
+    assert run(capsys, "plan", "circle.umb")[2] == err
+
+
 @pytest.mark.parametrize(
     ("names", "made"),
     [

@@ -26,7 +26,8 @@ def convert(
         typer.Argument(
             metavar="OUT",
             help="File to write, whose ending is the format: MODEL.json, "
-            "DOMAIN.rddl+INSTANCE.rddl, MODEL.prism, or a network (MODEL.gum, .bifxml, .bif).",
+            "DOMAIN.rddl+INSTANCE.rddl, MODEL.prism, MODEL.umb, or a network (MODEL.gum, .bifxml, "
+            ".bif).",
         ),
     ],
 ) -> None:

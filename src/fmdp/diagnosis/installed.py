@@ -27,6 +27,7 @@ MEANINGS = {
     "rddl": "problems in RDDL, and those of rddlrepository",
     "dbn": "dynamic Bayesian networks and influence diagrams of pyAgrum",
     "storm": "the model checker Storm as a referee",
+    "umb": "models in the binary format of model checkers (UMB)",
     "agents": "agents of Stable-Baselines3, to compare with",
     "dask": "sweeps on a cluster of machines (--dask)",
     "plots": "figures of reports as PNG and PDF",

@@ -25,6 +25,10 @@ MOST_STATES = 10_000
 """Most states, unless a user allows more."""
 MOST_NUMBERS = 1 << 26
 """Most numbers in the table of transitions, unless a user allows more states; 512 MiB."""
+STEP = "step"
+"""Action of a choice without a name."""
+STAY = "stay"
+"""Action of a state without a choice."""
 _COPIES = 3
 """Copies of the table that are in memory while a model is made."""
 
@@ -106,6 +110,26 @@ class Explicit:
         if (table == first[:, None]).all():
             return (0,), first
         return (0, 1), table.reshape(-1)
+
+
+def uniformised(
+    owners: Indices, rows: Indices, successors: Indices, rates: FloatArray
+) -> tuple[Indices, Indices, FloatArray, float]:
+    """Return the entries of a model in continuous time as probabilities, and the rate of its steps.
+
+    `owners` is the state of each choice, and `rates` those of the entries. The rate of steps is the
+    largest at which a choice leaves its state: P(s' | s, a) = rate(s, a, s') / rate for s' != s.
+    """
+    leaving = owners[rows] != successors
+    exits = np.zeros(len(owners))
+    np.add.at(exits, rows[leaving], rates[leaving])
+    rate = float(exits.max(initial=0.0)) or 1.0
+    return (
+        np.concatenate([rows[leaving], np.arange(len(owners))]),
+        np.concatenate([successors[leaving], owners]),
+        np.concatenate([rates[leaving] / rate, np.maximum(1.0 - exits / rate, 0.0)]),
+        rate,
+    )
 
 
 def check_numbers(n: int, width: int, max_states: int | None) -> None:

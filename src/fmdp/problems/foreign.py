@@ -1,4 +1,4 @@
-"""Formats of other programs: RDDL, PRISM, Bayesian networks.
+"""Formats of other programs: RDDL, PRISM, UMB, Bayesian networks.
 
 A format is recognised by a prefix or suffix of a text. The modules that read and write it are in
 `fmdp.interop` and may need an extra, so they are named here and imported on first use. Such a
@@ -90,6 +90,13 @@ FORMATS: tuple[Format, ...] = (
         "MODEL.prism[,CONSTANT=VALUE...][,rewards=NAME|,min=NAME][,max-states=N]",
         "fmdp.interop.prism",
         suffix=".prism",
+        settings=True,
+    ),
+    Format(
+        "UMB",
+        "MODEL.umb[,rewards=NAME|,min=NAME][,max-states=N]",
+        "fmdp.interop.umb",
+        suffix=".umb",
         settings=True,
     ),
     Format("pyAgrum network", "MODEL.gum", "fmdp.interop.dbn", suffix=".gum"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fmdp.errors import InvalidModel, InvalidParameter, TooLarge
+from fmdp.interop.choosing import settings_behind, taken_options
 from fmdp.interop.limits import nesting
 from fmdp.interop.paths import located
 from fmdp.interop.prism.exploring import explored_model
@@ -73,11 +74,10 @@ def loads(
     TooLarge
         If a table would be too large, or more states can be reached.
     """
-    if max_states is not None and max_states < 1:
-        raise InvalidParameter(f"max-states must be at least 1; got {max_states}")
     with nesting():
         program = parse(text, constants)
-        return _model(program, objective_of(program, rewards, minimise), name, max_states)
+        objective = objective_of(program, rewards, minimise, max_states)
+        return _model(program, objective, name, max_states)
 
 
 def _model(
@@ -180,29 +180,11 @@ def save(model: FactoredMDP, path: str | os.PathLike[str]) -> None:
 
 def read(text: str, folder: Path | None) -> FactoredMDP:
     """Return the model of a file with settings behind its name, as above."""
-    path, comma, rest = text.rpartition(SUFFIX + ",")
-    path = path + SUFFIX if comma else text
-    constants: dict[str, str] = {}
-    for part in rest.split(",") if comma else []:
-        key, sign, value = map(str.strip, part.partition("="))
-        if not sign or not key or key in constants:
-            raise InvalidParameter(
-                f"{text}: {part!r} must be CONSTANT=VALUE, rewards=NAME, min=NAME or "
-                f"max-states=N, each once"
-            )
-        constants[key] = value
-    # No constant can have these names: two are keywords of PRISM, one has a hyphen.
-    rewards, minimise = constants.pop("rewards", None), constants.pop("min", None)
-    most = constants.pop("max-states", None)
-    if most is not None and not most.isdecimal():
-        raise InvalidParameter(f"{text}: max-states must be a whole number; got {most!r}")
-    return load(
-        located(path, folder),
-        constants,
-        rewards,
-        minimise=minimise,
-        max_states=None if most is None else int(most),
-    )
+    forms = "CONSTANT=VALUE, rewards=NAME, min=NAME or max-states=N"
+    path, constants = settings_behind(text, SUFFIX, forms)
+    # No constant can have the name of an option: two are keywords of PRISM, one has a hyphen.
+    options = taken_options(constants, text)
+    return load(located(path, folder), constants, **options)
 
 
 def write(model: FactoredMDP, paths: Sequence[Path]) -> None:

@@ -28,9 +28,17 @@ from numpy.typing import NDArray
 
 from fmdp._base.memory import describe_count
 from fmdp.errors import TooLarge, did_you_mean
-from fmdp.interop.explicit import MOST_STATES, Explicit, Indices, numbered
+from fmdp.interop.explicit import (
+    MOST_STATES,
+    STAY,
+    STEP,
+    Explicit,
+    Indices,
+    numbered,
+    uniformised,
+)
 from fmdp.interop.prism.expressions import Expression, Values, evaluate
-from fmdp.interop.prism.notes import ACTION, STEP
+from fmdp.interop.prism.notes import ACTION
 from fmdp.interop.prism.objectives import Objective
 from fmdp.interop.prism.program import Command, Item, Program, Rewards, Update, Variable
 from fmdp.interop.prism.tokens import refuse
@@ -46,8 +54,6 @@ MOST_CHOICES = 1 << 14
 """Most combinations of commands for one label in the states that are expanded together."""
 _LAYER = 1 << 22
 """Most numbers in the successors of the states that are expanded together."""
-STAY = "stay"
-"""Action of a state without a choice."""
 
 
 def explored_model(
@@ -422,7 +428,10 @@ class _Assembly:
             owners, rows = np.arange(len(space.states)), space.owners[space.rows]
             chances = self._drawn(chances) if kind == "dtmc" else chances
         if kind == "ctmc":
-            rows, successors, chances = self._uniformised(rows, successors, chances)
+            rows, successors, chances, rate = uniformised(owners, rows, successors, chances)
+            self.remarks.append(
+                f"a ctmc, uniformised at rate {rate:.12g}; rewards and gain are per unit of time"
+            )
         variables = self.program.variables
         action = ACTION
         name = "/".join(variable.name for variable in variables)
@@ -495,25 +504,6 @@ class _Assembly:
         rates = np.zeros(len(self.space.owners))
         np.add.at(rates, self.space.rows, self.space.chances)
         return rates
-
-    def _uniformised(
-        self, rows: Indices, successors: Indices, rates: FloatArray
-    ) -> tuple[Indices, Indices, FloatArray]:
-        """Return the entries of the uniformised chain."""
-        n = len(self.space.states)
-        leaving = rows != successors
-        exits = np.bincount(rows[leaving], rates[leaving], n)
-        largest = float(exits.max()) or 1.0
-        self.remarks.append(
-            f"a ctmc, uniformised at rate {largest:.12g}; rewards and gain are per unit of time"
-        )
-        # Summed per pair of states first, so that a row sums to 1 up to rounding.
-        every = np.arange(n)
-        return (
-            np.concatenate([rows[leaving], every]),
-            np.concatenate([successors[leaving], every]),
-            np.concatenate([rates[leaving] / largest, np.maximum(1.0 - exits / largest, 0.0)]),
-        )
 
     # ---- rewards ---------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from fmdp.errors import FmdpError, InvalidModel
 from fmdp.interop.effects import with_effects
+from fmdp.interop.explicit import STEP
 from fmdp.interop.prism.objectives import Objective
 from fmdp.interop.prism.program import Note, Program
 from fmdp.interop.prism.tokens import refuse
@@ -38,8 +39,6 @@ from fmdp.model.tables import negated, range_of
 
 ACTION = "action"
 """Name of the only action variable of a file without notes."""
-STEP = "step"
-"""Action value of commands without a label."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fmdp.errors import InvalidParameter, did_you_mean
+from fmdp.interop.choosing import check_choice, free_name, minimising
 from fmdp.interop.prism.program import Program, Rewards
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.quantities import TOTAL
@@ -30,26 +30,18 @@ class Objective:
     @property
     def remarks(self) -> list[str]:
         """What users must know about the sign of the gain."""
-        if not self.minimises:
-            return []
-        sign = "rewards are its negatives, and the least long-run average is minus the gain"
-        return [f"minimises {self.name}: {sign}"]
+        return [minimising(self.name)] if self.minimises else []
 
 
-def objective_of(program: Program, rewards: str | None, minimise: str | None) -> Objective:
-    """Return the objective that a user chose; at most one of the two names may be given."""
-    if rewards is not None and minimise is not None:
-        raise InvalidParameter(
-            f"rewards={rewards} and min={minimise}: one structure is optimised; give one of them"
-        )
+def objective_of(
+    program: Program, rewards: str | None, minimise: str | None, max_states: int | None
+) -> Objective:
+    """Return the objective of the arguments of `prism.loads`, which are checked."""
     structures = dict(zip(_names(program), (*program.rewards, *program.labels), strict=True))
+    check_choice(rewards, minimise, structures, max_states)
     chosen = rewards if minimise is None else minimise
     if chosen is None:
         chosen = _only(program, list(structures))
-    elif chosen not in structures:
-        known = ", ".join(map(repr, structures)) or "none"
-        hint = did_you_mean(chosen, structures)
-        raise InvalidParameter(f"there are no rewards called {chosen!r}, only {known}{hint}")
     main = None if chosen is None else structures[chosen]
     name = TOTAL if chosen is None or main is None or not main.name else chosen
     taken = {TOTAL, name}
@@ -58,7 +50,7 @@ def objective_of(program: Program, rewards: str | None, minimise: str | None) ->
         if structure is main:
             continue
         noted = structure.notes[0].content.get("name", key) if structure.is_quantity else key
-        measured.append((_free(noted, taken), structure))
+        measured.append((free_name(noted, taken), structure))
     return Objective(name, main, minimise is not None, tuple(measured))
 
 
@@ -66,21 +58,13 @@ def _names(program: Program) -> list[str]:
     """Return a name for each reward structure and label, all different."""
     taken: set[str] = set()
     names = [
-        _free(structure.name or f"rewards_{number}", taken)
+        free_name(structure.name or f"rewards_{number}", taken)
         for number, structure in enumerate(program.rewards, start=1)
     ]
     return names + [
-        _free(f"label_{label.name}" if label.name in taken else label.name, taken)
+        free_name(f"label_{label.name}" if label.name in taken else label.name, taken)
         for label in program.labels
     ]
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken, and take it."""
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def _only(program: Program, names: Sequence[str]) -> str | None:
