@@ -28,6 +28,7 @@ import fmdp.interop.dbn
 import fmdp.interop.gymnasium
 import fmdp.interop.prism
 import fmdp.interop.storm
+import fmdp.interop.umb
 import fmdp.measures
 import fmdp.model
 import fmdp.testing
@@ -122,6 +123,7 @@ def public() -> Iterator[tuple[str, Any]]:
         fmdp.interop.gymnasium,
         fmdp.interop.prism,
         fmdp.interop.storm,
+        fmdp.interop.umb,
     ):
         yield from ((f"{module.__name__}.{own}", getattr(module, own)) for own in names(module))
     for room in (fmdp.testing, fmdp.measures, fmdp.model):
