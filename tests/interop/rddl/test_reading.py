@@ -259,6 +259,38 @@ def test_a_next_value_that_others_read_is_drawn_once(tmp_path: Path) -> None:
     np.testing.assert_allclose(flat.rewards[1, :2], [0.75, 0.25])
 
 
+def test_numbers_that_are_bounded_only_together_have_the_values_of_the_joint_states(
+    tmp_path: Path,
+) -> None:
+    """A knapsack of weight 4 with items of weight 2 and values 1 or 3: by hand, values 0 to 6."""
+    fluents = (
+        "weight : {state-fluent, int, default = 0}; value : {state-fluent, int, default = 0};"
+        "item : {state-fluent, int, default = 1}; coin : {interm-fluent, bool};" + GO
+    )
+    law = (
+        "coin = Bernoulli(0.25); item' = if (coin) then 3 else 1;"
+        "weight' = if (go ^ weight < 4) then weight + 2 else weight;"
+        "value' = if (go ^ weight < 4) then value + item else value;"
+    )
+    found = made(tmp_path, fluents, law, "value' - value")
+    model = found.model
+    assert model.structure.state_names == ("weight", "value", "item")
+    assert model.structure.state_values[:2] == (("0", "2", "4"), ("0", "1", "2", "3", "4", "6"))
+    first = found.state({"weight": 2, "value": 3, "item": 3})
+    assert model.transition_row(1, first, (1,)).tolist() == [0, 0, 0, 0, 0, 1]
+    assert model.expected_reward(first, (1,)) == 3
+    # Two steps with the first item at once, the other after a draw: 1 + (1/4) 3 + (3/4) 1.
+    plan = fmdp.plan(model, fmdp.Exact(criterion="finite", horizon=2))
+    assert plan.objective == pytest.approx(2.5)
+
+
+def test_a_law_that_is_undefined_in_a_state_that_is_reached_is_refused(tmp_path: Path) -> None:
+    fluents = "n : {state-fluent, int, default = 0}; m : {state-fluent, int, default = 1};" + GO
+    law = "n' = if (m > 0) then n + 1 else 0; m' = if (n < 3) then 1 else 4 / (n - 4);"
+    with pytest.raises(InvalidModel, match="is not defined in a state that is reached"):
+        made(tmp_path, fluents, law, "n + go")
+
+
 def test_an_action_that_is_a_whole_number_has_the_range_of_its_preconditions(
     tmp_path: Path,
 ) -> None:

@@ -134,10 +134,10 @@ class Evaluation:
         """
         if not isinstance(expression, Node) or not expression.random:
             values = self.value(expression)
-            distinct = np.unique(values).tolist()
+            distinct = np.unique(values).tolist()  # what is not finite is undefined
             return {
-                value: (values == value) * self._ones for value in distinct if value == value
-            }  # no NaN
+                value: (values == value) * self._ones for value in distinct if np.isfinite(value)
+            }
         node = expression
         if where is None:
             where = self._ones.astype(np.bool_)
@@ -154,6 +154,13 @@ class Evaluation:
                 law = _combined(node.op, [law, self.law(arg, where)])
             return law
         return _combined(node.op, [self.law(arg, where) for arg in node.args])
+
+    def support(self, expression: Expression) -> list[Any]:
+        """Return the values (coded as in the frame) that an expression takes in any row."""
+        if not is_random(expression):
+            values = np.unique(self.value(expression))
+            return [value for value in values.tolist() if np.isfinite(value)]
+        return [value for value, chance in self.law(expression).items() if (chance > 0).any()]
 
     def mean(self, expression: Expression) -> Array:
         """Return the expectation of a numeric expression."""
@@ -179,6 +186,8 @@ class Evaluation:
 
     def _where_text(self, wrong: Array) -> str:
         """Return " where running___c1=false" for the first row in `wrong`."""
+        if not self.frame.variables:
+            return ""
         place = [axis[0] for axis in np.nonzero(wrong)]
         assignment = ", ".join(
             f"{v.name}={v.values[index]}"

@@ -4,7 +4,8 @@ They are the least sets V_i that contain the initial value and, for all values o
 their sets and all actions, the possible next values. Values outside are never reached; joint states
 inside may still be unreachable. This gives the ranges of whole numbers, fluents that never change
 and places that are never entered. Laws with too many parents may give any value, and so may laws
-that are undefined in some joint state, since that may be unreachable.
+that are undefined in some joint state, since that may be unreachable. If a whole number has no
+range by this, the joint states are listed (exploring.py).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from fmdp.errors import InvalidModel
+from fmdp.interop.rddl.exploring import explore
 from fmdp.interop.rddl.expressions import Constant, atoms_of
+from fmdp.interop.rddl.instance import Fluent
 from fmdp.interop.rddl.variables import Variable, primed, single
-from fmdp.interop.rddl.world import World
+from fmdp.interop.rddl.world import Explored, World
 
 MOST_LOOKED_AT = 1 << 20
 """Most joint values of the parents over which a law is evaluated."""
@@ -25,12 +28,25 @@ MOST_NUMBERS = 256
 """Most values of a fluent that is a whole number."""
 
 
+class _Unbounded(InvalidModel):
+    """A whole number has no range that follows from the ranges of other fluents."""
+
+
 def reach(world: World, groups: Iterable[Variable]) -> dict[str, Variable]:
     """Return the variables of all state and hidden fluents with their reachable values, by name.
 
     `groups` are the variables of several fluents. `world` owns all of them afterwards.
     """
-    return _Search(world, list(groups)).run()
+    joined = list(groups)
+    if world.explored is None:
+        try:
+            return _Search(world, joined).run()
+        except _Unbounded as unbounded:
+            try:
+                world.explored = explore(world)
+            except InvalidModel as error:
+                raise InvalidModel(f"{unbounded} ({error})") from None
+    return _Search(world, joined).explored(world.explored)
 
 
 class _Search:
@@ -69,6 +85,22 @@ class _Search:
                     waiting.update(dict.fromkeys(readers.get(fluent, ())))
         return self.current
 
+    def explored(self, found: Explored) -> dict[str, Variable]:
+        """Return the variables with the values that they take in the explored states."""
+        hidden = [name for name in self.world.hidden if name in self.world.instance.intermediate]
+        for name in [*self.current, *hidden]:
+            if name in self.whole:
+                self.current[name] = self.whole[name].keeping(found.places(self.whole[name]))
+            else:
+                fluent = self._fluent(name)
+                values = {self._decoded(value, fluent.values) for value in found.values(name)}
+                self.current[name] = self._with_values(fluent, values)
+            self.world.own(self.current[name])
+        return self.current
+
+    def _fluent(self, name: str) -> Fluent:
+        return self.world.instance.states.get(name) or self.world.instance.intermediate[name]
+
     def _look(self, name: str) -> bool:
         """Add the possible next values of a variable; return whether there were new ones."""
         old = self.current[name]
@@ -85,38 +117,37 @@ class _Search:
     def _single(self, name: str) -> Variable:
         world = self.world
         law = world.laws[name if name in world.laws else primed(name)]
-        fluent = world.instance.states.get(name) or world.instance.intermediate[name]
+        fluent = self._fluent(name)
         known = self.current[name].fluents[name]
         scope = world.scope([law])
         reached: set[Constant] = set(fluent.values or ())
         if self._fits(scope):
             try:
-                chances = world.evaluation(scope, 1, name).law(law)
-                reached = {
-                    self._decoded(value, fluent.values)
-                    for value, chance in chances.items()
-                    if (chance > 0).any()
-                }
+                support = world.evaluation(scope, 1, name).support(law)
+                reached = {self._decoded(value, fluent.values) for value in support}
             except InvalidModel as error:
                 if fluent.values is None:
                     raise InvalidModel(f"the next value of {name}: {error}") from None
         elif fluent.values is None:
-            raise InvalidModel(
+            raise _Unbounded(
                 f"{name} is a whole number that depends on {len(scope)} variables; its range "
                 f"cannot be found"
             )
-        every = reached.union(known)
+        return self._with_values(fluent, reached.union(known))
+
+    def _with_values(self, fluent: Fluent, values: set[Constant]) -> Variable:
+        name = fluent.name
         if fluent.values is None:
-            if len(every) > MOST_NUMBERS:
-                raise InvalidModel(
+            if len(values) > MOST_NUMBERS:
+                raise _Unbounded(
                     f"{name} is a number without end: more than {MOST_NUMBERS} values are "
-                    f"reached, such as {max(every, key=float)}; must be bounded"
+                    f"reached, such as {max(values, key=float)}; must be bounded"
                 )
-            return single(name, sorted(every, key=float))
-        for value in every:
+            return single(name, sorted(values, key=float))
+        for value in values:
             if value not in fluent.values:
                 raise InvalidModel(f"{name} becomes {value}; must be in {fluent.values}")
-        return single(name, [value for value in fluent.values if value in every])
+        return single(name, [value for value in fluent.values if value in values])
 
     def _decoded(self, value: Constant, values: tuple[Constant, ...] | None) -> Constant:
         """Return a value as in the domain: the name of an object, true or false for 1 or 0."""

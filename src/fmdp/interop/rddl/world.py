@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +23,28 @@ from fmdp.interop.rddl.variables import Array, Frame, Variable, primed, unprimed
 
 MOST_ENTRIES = 1 << 24
 """Most numbers in one table; 128 MiB."""
+
+
+@dataclass(frozen=True)
+class Explored:
+    """The joint states that can be reached, and the values of the hidden fluents in their steps."""
+
+    names: tuple[str, ...]
+    states: Array
+    """[states, names], values coded as in a frame."""
+    drawn: Mapping[str, frozenset[float]]
+
+    def values(self, name: str) -> frozenset[float]:
+        """Return the coded values that a fluent takes."""
+        if name in self.drawn:
+            return self.drawn[name]
+        return frozenset(np.unique(self.states[:, self.names.index(name)]).tolist())
+
+    def places(self, group: Variable) -> list[int]:
+        """Return the values that a group of boolean fluents takes."""
+        columns = self.states[:, [self.names.index(fluent) for fluent in group.fluents]]
+        holds = np.where(columns.any(axis=1), columns.argmax(axis=1) + 1, 0)
+        return sorted(set(holds.tolist()))
 
 
 class World:
@@ -44,6 +67,8 @@ class World:
         """Hidden fluents that are derived variables of the model, with all that they depend on."""
         self.fixed: dict[str, Constant] = {}
         """Fluents that never change, with their values."""
+        self.explored: Explored | None = None
+        """The joint states that can be reached, if they had to be listed."""
         self._resolve()
 
     def _resolve(self) -> None:
@@ -209,7 +234,11 @@ class World:
         table = np.stack(np.broadcast_arrays(*columns), axis=-1)
         total = table.sum(axis=-1)
         wrong = ~(np.abs(total - 1.0) <= SLACK)
-        if wrong.any():
+        if self.explored is not None:
+            # All states that can be reached are known, and their next values are among those of
+            # the variable. These rows are never used, but must be distributions.
+            table[wrong] = np.eye(variable.size)[0]
+        elif wrong.any():
             raise InvalidModel(
                 f"{what} is not one of {', '.join(variable.values[:8])} for sure: "
                 f"the probabilities sum to {float(total[wrong][0]):g}"
