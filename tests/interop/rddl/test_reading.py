@@ -325,6 +325,23 @@ def test_actions_whose_sum_is_at_most_one_are_one_variable(tmp_path: Path) -> No
     assert len(structure.constraints) == 1
 
 
+def test_a_sum_over_many_actions_is_a_cap(tmp_path: Path) -> None:
+    objects = ", ".join(f"x{i}" for i in range(25))
+    found = made(
+        tmp_path,
+        "s(o) : {state-fluent, bool, default = false};"
+        "go(o) : {action-fluent, bool, default = false};",
+        "s'(?x) = Bernoulli(0.5) | go(?x);",
+        types="o : object;",
+        objects=f"o : {{{objects}}};",
+        most="pos-inf",
+        rest="action-preconditions { (sum_{?x : o} [go(?x)]) < 4; };",
+    )
+    (cap,) = found.model.structure.constraints
+    assert isinstance(cap, AtMost)
+    assert (cap.most, cap.actions) == (3, tuple(range(25, 50)))
+
+
 def test_a_group_may_share_a_draw(tmp_path: Path) -> None:
     found = made(
         tmp_path,

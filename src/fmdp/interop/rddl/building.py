@@ -189,7 +189,10 @@ def _exclusive_actions(world: World, fluents: Sequence[Fluent]) -> list[Variable
     free = {fluent.name: fluent for fluent in fluents}
     members: dict[str, list[Fluent]] = {}
     parts = (part for _, condition in world.conditions for part in conjuncts(condition))
-    for names in sorted(map(_summed_to_one, parts), key=len, reverse=True):
+    limits = sorted(map(_sum_limit, parts), key=lambda limit: len(limit[0]), reverse=True)
+    for names, most in limits:
+        if most != 1:
+            continue
         group = [free[name] for name in names if name in free and free[name].values == BOOLEAN]
         if len(group) > 1:
             for fluent in group:
@@ -207,20 +210,22 @@ def _exclusive_actions(world: World, fluents: Sequence[Fluent]) -> list[Variable
     return variables
 
 
-def _summed_to_one(condition: Expression) -> tuple[str, ...]:
-    """Return the fluents x of a condition x + y + ... <= 1, < 2 or == 1, else nothing."""
-    if not isinstance(condition, Node) or (condition.op, condition.args[-1]) not in (
-        ("<=", 1),
-        ("<", 2),
-        ("==", 1),
-    ):
-        return ()
-    total = condition.args[0]
+def _sum_limit(condition: Expression) -> tuple[tuple[str, ...], int]:
+    """Return the fluents x, y, ... and k of a condition x + y + ... <= k, < k + 1 or == k.
+
+    No fluents are returned for other conditions.
+    """
+    if not isinstance(condition, Node) or condition.op not in ("<=", "<", "=="):
+        return (), 0
+    total, most = condition.args
     terms = total.args if isinstance(total, Node) and total.op == "+" else ()
-    if not all(isinstance(term, Node) and term.op == "atom" for term in terms):
-        return ()
+    if isinstance(most, Node | str) or any(
+        not isinstance(term, Node) or term.op != "atom" for term in terms
+    ):
+        return (), 0
     names = tuple(term.args[0] for term in terms)
-    return names if len(set(names)) == len(names) else ()
+    limit = math.ceil(most) - 1 if condition.op == "<" else math.floor(most)
+    return (names, limit) if len(set(names)) == len(names) else ((), 0)
 
 
 def _group_name(group: Sequence[Fluent], taken: set[str]) -> str:
@@ -350,6 +355,24 @@ def _classes(world: World, variable: Variable, scope: list[Variable], rows: int)
     return joint.reshape(-1)
 
 
+def _cap(
+    world: World, part: Node, scope: Sequence[Variable], number: dict[str, int], label: str
+) -> AtMost | None:
+    """Return the cap of a condition x + y + ... <= k on many actions, which needs no table."""
+    names, most = _sum_limit(part)
+    actions = world.instance.actions
+    if (
+        not names
+        or part.op == "=="
+        or math.prod(v.size for v in scope) <= MOST_JOINT
+        or any(name not in actions or actions[name].values != BOOLEAN for name in names)
+        or not all(v.fluents.keys() <= set(names) for v in scope)
+    ):
+        return None
+    idle = tuple(v.value_where(dict.fromkeys(names, False)) for v in scope)
+    return AtMost(tuple(number[v.name] for v in scope), max(most, 0), idle, label)
+
+
 def _is_promise(world: World, label: str, part: Expression) -> bool:
     """Return whether a condition is a statement about states, which must hold in the first one.
 
@@ -395,6 +418,10 @@ def _constraints(
             if _is_promise(world, label, part):
                 continue
             scope = world.scope([part])
+            cap = _cap(world, part, scope, number, label)
+            if cap is not None:
+                made.append(cap)
+                continue
             evaluation = world.evaluation(scope, 1, label)
             shape = [v.size for v in scope]
             forbidden = ~np.broadcast_to(evaluation.value(part).astype(np.bool_), shape)
