@@ -1,16 +1,18 @@
-"""Optimal 40-step values of the competitions' instances, and the time that each took.
+"""Optimal 40-step values of the competitions' instances, beside baselines.
 
-    python -m benchmarks.rddl_values                 all that fits into the budgets
+    python -m benchmarks.rddl_values                 all instances that fit into the budgets
     python -m benchmarks.rddl_values --only SysAdmin_MDP_ippc2011
-    python -m benchmarks.rddl_values --write         docs/rddl.md again from what is stored
+    python -m benchmarks.rddl_values --write         write docs/rddl.md from the stored results
 
-Every instance of the goal's domains is read; those of at most 2^25 states are planned for over
-their horizon (40 steps, undiscounted) by the exact planner, from small to large, each with a budget
-of time, on one thread; what did not fit is tried again with a larger `--budget SECONDS`. What is
-refused and what did not fit is listed with the reason. docs/figures/rddl-values.json has all of it,
-and is written after every instance, so that a run that is stopped goes on where it was; `--again`
-forgets what is stored. Times are processor seconds of one core: reading (parsing, grounding,
-tables) and planning apart, compilation in neither.
+Every instance of the competitions of 2011 and 2014 is read. Those with at most 2^25 states are
+planned for over their horizon (40 steps, undiscounted) by the exact planner, from small to large,
+each with a limit of time, on one thread. Instances that did not finish are tried again with a
+larger `--budget SECONDS`. Where the optimal value is known, two policies are evaluated exactly as
+well: doing nothing, and acting uniformly at random. docs/figures/rddl-values.json has all results
+and is written after every instance, so an interrupted run continues; `--again` computes stored
+results anew. Times are processor seconds of one core: reading (parsing, grounding, tables) and
+planning separately, without compilation. docs/figures/rddl-baselines.json has the baselines that
+the competitions published.
 """
 
 from __future__ import annotations
@@ -27,16 +29,22 @@ from typing import Any
 
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp.elimination.backup import backup_for
 from fmdp.errors import FmdpError
 from fmdp.interop.rddl import imported
 from fmdp.model.constraints import AtMost
 from fmdp.model.factored import FactoredMDP
 from fmdp.planning.choice import plan
 from fmdp.planning.exact.planner import Exact
+from fmdp.planning.exact.small import tabular_backup
 from fmdp.problems import problem
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "docs" / "figures" / "rddl-values.json"
+BASELINES = ROOT / "docs" / "figures" / "rddl-baselines.json"
 PAGE = ROOT / "docs" / "rddl.md"
 
 DOMAINS = {
@@ -57,6 +65,8 @@ INSTANCES = range(1, 11)
 LARGEST = 2**25
 BUDGET = 150.0
 """Seconds for one instance."""
+BASELINE_BUDGET = 40.0
+"""Seconds for the baselines of one instance."""
 MEMORY = 6 * 2**30
 
 
@@ -118,6 +128,51 @@ def value(name: str, horizon: int, budget: float) -> dict[str, Any]:
     }
 
 
+def allowed_states(model: FactoredMDP, action: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return in which states an action is allowed."""
+    structure = model.structure
+    grid: list[Any] = list(np.indices(structure.state_sizes, sparse=True))
+    joint = [*grid, *map(np.asarray, action)]
+    shape = structure.state_sizes
+    forbidden = np.zeros(shape, dtype=np.bool_)
+    for constraint in structure.constraints:
+        forbidden |= np.broadcast_to(constraint.forbids(joint, structure.sizes), shape)
+    return ~forbidden.reshape(-1)
+
+
+def baselines(name: str, horizon: int, budget: float) -> dict[str, Any]:
+    """Return the exact values of doing nothing and of uniformly random allowed actions.
+
+    A policy that is not allowed everywhere, or takes longer than the budget, has no value.
+    """
+    model = problem(name)
+    structure = model.structure
+    backup = tabular_backup(model) or backup_for(model, memory_limit=MEMORY)
+    start = int(np.ravel_multi_index(model.initial_state, structure.state_sizes))
+    joint = list(np.ndindex(*structure.action_sizes)) if structure.n_actions <= 2**16 else []
+    masks = [allowed_states(model, action) for action in joint]
+    usable = [index for index, mask in enumerate(masks) if mask.any()]
+    result: dict[str, Any] = {"noop": None, "random": None}
+    policies = {"noop": [0]} if masks and masks[0].all() else {}
+    policies["random"] = usable
+    deadline = time.process_time() + budget
+    for policy, chosen in policies.items():
+        values = np.zeros(structure.n_states)
+        counts = np.sum([masks[index] for index in chosen], axis=0)
+        for _ in range(horizon):
+            source, total = backup.to_internal(values), np.zeros(structure.n_states)
+            out = np.empty_like(source)
+            for index in chosen:
+                backup.policy_sweep(source, out, np.full(structure.n_states, index))
+                total += np.where(masks[index], backup.to_canonical(out), 0.0)
+            values = total / counts
+            if time.process_time() > deadline:
+                break
+        else:
+            result[policy] = float(values[start])
+    return result
+
+
 def run(only: str | None, again: bool, budget: float) -> None:
     stored = {} if again or not FILE.exists() else json.loads(FILE.read_text())
     plan(problem("circle:3"), Exact(criterion="finite", horizon=2))  # compiled, before clocks
@@ -141,6 +196,12 @@ def run(only: str | None, again: bool, budget: float) -> None:
             known |= value(name, known["horizon"] or 40, budget)
         print(name, known, file=sys.stderr, flush=True)
         FILE.write_text(json.dumps(stored, indent=1) + "\n")
+    for name in sorted(names, key=lambda one: stored[one].get("states", 0)):
+        known = stored[name]
+        if known["status"] == "planned" and "noop" not in known:
+            known |= baselines(name, known["horizon"] or 40, min(budget, BASELINE_BUDGET))
+            print(name, known, file=sys.stderr, flush=True)
+            FILE.write_text(json.dumps(stored, indent=1) + "\n")
     FILE.write_text(json.dumps(stored, indent=1) + "\n")
 
 
@@ -150,20 +211,25 @@ def size(count: int) -> str:
 
 def table(stored: dict[str, Any]) -> str:
     """The table of the page."""
+    published = json.loads(BASELINES.read_text())["rewards"]
     lines = [
-        "| instance | fluents | variables | states | actions | parents | value | plan | read |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| instance | states | actions | optimal | nothing | random | published | plan | read |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for domain, title in DOMAINS.items():
         for number in INSTANCES:
-            one = stored.get(f"rddl:{domain}:{number}")
+            name = f"rddl:{domain}:{number}"
+            one = stored.get(name)
             if one is None or one["status"] != "planned":
                 continue
+            nothing, random = (
+                "" if one.get(policy) is None else f"{one[policy]:.2f}"
+                for policy in ("noop", "random")
+            )
             lines.append(
-                f"| {title}, {number} | {one['fluents']} | {one['variables']} | "
-                f"{size(one['states'])} | {one['actions']} | {one['parents']} | "
-                f"{one['value']:.4f} | {one['planning_seconds']:.2f} | "
-                f"{one['reading_seconds']:.2f} |"
+                f"| {title}, {number} | {size(one['states'])} | {one['actions']} | "
+                f"{one['value']:.4f} | {nothing} | {random} | {published[name]:.2f} | "
+                f"{one['planning_seconds']:.2f} | {one['reading_seconds']:.2f} |"
             )
     lines += ["", "What is not in it:", "", "| domain | instances | why |", "|---|---|---|"]
     for domain, title in DOMAINS.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from fmdp.interop.rddl.sources import archive
 
 from ...pages import Page
 
@@ -25,14 +27,21 @@ def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == printed
 
 
-def test_the_table_is_that_of_the_stored_values() -> None:
-    place = ROOT / "benchmarks" / "rddl_values.py"
-    spec = importlib.util.spec_from_file_location("rddl_values", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.table(json.loads(module.FILE.read_text())) in Page("rddl.md").text
+@pytest.mark.parametrize(
+    ("benchmark", "page"), [("rddl_values", "rddl.md"), ("rddl_table", "rddl-table.md")]
+)
+def test_the_tables_are_those_of_the_stored_results(
+    benchmark: str, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    module = importlib.import_module(f"benchmarks.{benchmark}")
+    assert module.table(json.loads(module.FILE.read_text())) in Page(page).text
+
+
+def test_every_problem_of_the_repository_is_in_the_table() -> None:
+    stored = json.loads((ROOT / "docs" / "figures" / "rddl-table.json").read_text())
+    assert list(stored) == list(archive())
+    assert all(entry["first"]["simulator"] == "equal" for entry in stored.values() if entry["read"])
 
 
 def test_the_example_plays_as_well_as_it_promises() -> None:

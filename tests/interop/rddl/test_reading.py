@@ -12,6 +12,7 @@ import pytest
 import fmdp
 from fmdp.errors import FmdpError, InvalidModel, TooLarge
 from fmdp.interop.rddl import Imported, imported
+from fmdp.interop.rddl.sources import files_of
 from fmdp.model.constraints import AtMost, Forbidden
 
 pytest.importorskip("pyRDDLGym")
@@ -475,6 +476,14 @@ def test_a_table_that_is_too_wide_is_refused_with_its_size(tmp_path: Path) -> No
             objects=f"o : {{{objects}}};",
         )
     assert refused.value.needed_bytes > refused.value.limit_bytes
+
+
+def test_a_problem_with_a_domain_for_every_instance_is_found() -> None:
+    pytest.importorskip("rddlrepository")
+    domain, instance, name = files_of("rddl:wildlife-preserve:12")
+    assert name == "rddl:WildlifePreserve_ippc2018:12"
+    assert (domain.name, instance.name) == ("domain.rddl", "instance12.rddl")
+    assert domain.parent == instance.parent
 
 
 @pytest.mark.parametrize("most", ["0", "1", "2", "pos-inf"])
