@@ -410,7 +410,7 @@ class Agent:
         self.basis_growth = growth.after_trial(outcome, self.steps)
         if outcome.scopes is None:
             return plan
-        self._planner = with_basis(planner, outcome.scopes)
+        self._planner = with_basis(planner, outcome.scopes or SEARCHED)
         self._prepared = None
         return self._solved(model, options)
 

@@ -2,10 +2,10 @@
 
 A planner `alp` whose basis is not given begins with `singles`. After a few plans, and whenever the
 number of steps has doubled since, larger bases are tried on the tables of the plan
-(planning/alp/basis_trial.py). One with a better
-policy is kept for all later plans. Trials take at most a tenth of the budget of predicted seconds
-(planning_budget.py), and plans with the larger basis are rationed with it. All costs are
-predicted, so that a run is a function of its seed.
+(planning/alp/basis_trial.py). One with a better policy is kept, until a later trial finds a better
+one, or that `singles` are as good. Trials take at most a tenth of the budget of predicted seconds
+(planning_budget.py), and plans with the larger basis are rationed with it. All costs are predicted,
+so that a run is a function of its seed.
 
 Learners with optimistic tables keep `singles`: such tables are a set of models, which cannot be
 simulated.

@@ -42,6 +42,16 @@ def test_nothing_beats_an_optimal_policy():
     assert outcome.scopes is None
 
 
+def test_a_basis_that_does_not_pay_is_given_up():
+    model = fmdp.problem("circle:6")
+    settings = fmdp.ALP(basis=fmdp.chains(model.structure, 2))
+    outcome = larger_basis(settings, model, planned(model, settings), **FREELY)
+    assert outcome.scopes == ()
+    ring = fmdp.problem(RING)
+    pays = fmdp.ALP(basis=fmdp.chains(ring.structure, 3))
+    assert larger_basis(pays, ring, planned(ring, pays), **FREELY).scopes != ()
+
+
 @pytest.mark.parametrize("limit", ["seconds", "plan_seconds"])
 def test_the_limits_are_kept(limit):
     model, settings = fmdp.problem(RING), fmdp.ALP()

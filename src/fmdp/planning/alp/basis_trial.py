@@ -5,7 +5,9 @@ From the scopes in use, scopes grow where the Bellman error is largest, as under
 that in use: both are simulated on the model from the same uniform states with the same random
 numbers, 64 chains each. The larger basis is better if the mean difference of the chains exceeds
 three standard errors, and the difference that plans are made to. Pairs of neighbours may be worse
-than singles where three neighbours are much better, so a basis that fails is grown once more.
+than singles where three neighbours are much better, so a basis that fails is grown once more. A
+basis that has grown must still be better than `singles` in the same way, or it is given up: it may
+have been chosen on tables that were hardly known.
 
 Costs are predicted from the programs and not measured, so the same model gives the same result on
 any machine.
@@ -53,7 +55,7 @@ class Outcome(NamedTuple):
     """The result of a trial."""
 
     scopes: tuple[Scope, ...] | None
-    """The larger basis that was better, or None."""
+    """The larger basis that was better, () for `singles`, or None if the basis stays."""
     plan_seconds: float
     """Predicted seconds of a plan with it; 0 without."""
     seconds: float
@@ -89,14 +91,23 @@ def larger_basis(
     `plan_seconds`. `ties` breaks those of the larger plans.
     """
     each = SECONDS_PER_VARIABLE * model.structure.m
-    # Two policies have to be simulated; larger functions of shared draws cannot be projected.
-    if seconds < 2.0 * each or shared_draws(model.structure):
+    grown = settings.basis != SEARCHED
+    # Larger functions of shared draws cannot be projected.
+    if seconds < (3.0 if grown else 2.0) * each or shared_draws(model.structure):
         return Outcome(None, 0.0, 0.0, 0)
     expansion = without_draws(model.structure)
     simulated = model if expansion is None else expansion.tables(model)
     best, best_seconds, spent, bases, failures = None, 0.0, each, 0, 0
     symmetry = symmetry_of(model) if model.structure.alike is not None else None
     current = judged = _judged(simulated, plan, without_search(settings).basis)
+    if grown:
+        spent += each
+        singles = without_search(replace(settings, basis=SEARCHED))
+        smaller = PreparedALP(singles, model.structure).solve(model, ties=ties)
+        smaller.status.raise_if_interrupted()
+        before = None if smaller.policy is None else _judged(simulated, smaller, singles.basis)
+        if before is not None and not _is_better(current.gains, before.gains, difference):
+            return Outcome((), 0.0, spent, 0)
     scopes = _next_scopes(settings, model.structure, judged, symmetry)
     while scopes is not None and failures < FAILURES:
         larger = with_basis(settings, scopes)
