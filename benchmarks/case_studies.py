@@ -27,6 +27,7 @@ from fmdp.interop import prism, storm
 
 STORM = "storm/resources/examples/testfiles"
 QCOMP = "qcomp/benchmarks"
+TANDEM = f"{QCOMP}/ctmc/tandem/tandem.prism"
 CLUSTER = f"{QCOMP}/ctmc/cluster/cluster.prism"
 TESTS = "storm/src/test/storm/modelchecker"
 
@@ -80,8 +81,9 @@ CASES = [
     Case(f"{STORM}/ctmc/lrarewards.sm", "", 11 / 15),
     Case(f"{STORM}/ctmc/kanban.prism", "throughput", 0.0925846346333826),
     Case(f"{STORM}/ma/simple2.ma", "rew3", None),
-    Case(f"{QCOMP}/ctmc/tandem/tandem.prism", "customers", 5.679249959967679, {"c": 5}),
-    Case(f"{QCOMP}/ctmc/tandem/tandem.prism", "customers", 7.7465621853360425, {"c": 7}),
+    Case(TANDEM, "customers", 5.679249959967679, {"c": 5}),
+    Case(TANDEM, "customers", 7.7465621853360425, {"c": 7}),
+    Case(TANDEM, "customers", 15.798592927169762, {"c": 15}, exact=False),
     Case(f"{QCOMP}/ctmc/polling/polling.3.prism", "waiting", 0.1308020365834841),
     Case(f"{QCOMP}/ctmc/polling/polling.4.prism", "waiting", 0.14119036379818742),
     Case(f"{QCOMP}/ctmc/polling/polling.5.prism", "waiting", 0.14492709367584383, exact=False),

@@ -18,6 +18,7 @@ from fmdp.interop import prism, storm
 from fmdp.model import FactoredMDP
 from fmdp.testing import oracles, strategies
 
+from .test_exploring import CLIENTS, QUEUE
 from .test_reading import HEATER, HERMAN, MACHINES
 
 pytestmark = [
@@ -159,6 +160,35 @@ def test_all_that_is_read_means_the_same_to_storm() -> None:
     assert agree(float(flat.gain[start]), storm.gain(PHILOSOPHERS, "fed", lowest=-1.25))
     again = prism.dumps(model)
     assert agree(float(flat.gain[start]), storm.gain(again))
+
+
+DRAWN = """dtmc
+module a  x : [0..1];  [] x=0 -> (x'=1);  [go] true -> (x'=0);  endmodule
+module b  y : bool;  [] true -> (y'=!y);  endmodule
+label "up" = x=1;
+rewards "go"  [go] true : 6;  [] x=0 : 1;  y : 2;  endrewards
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        (DRAWN, "go"),
+        (DRAWN, "up"),
+        (CLIENTS, "alone"),
+        (CLIENTS, "taken"),
+        (QUEUE.replace("int c", "int c = 3"), "served"),
+        (QUEUE.replace("int c", "int c = 3"), "full"),
+    ],
+)
+@pytest.mark.parametrize("minimise", [False, True])
+def test_files_that_are_explored_mean_the_same_to_storm(text: str, of: str, minimise: bool) -> None:
+    """Several commands at once, modules that move alone, deadlocks, rates; in exact arithmetic."""
+    model = prism.loads(text, minimise=of) if minimise else prism.loads(text, rewards=of)
+    assert model.structure.m == 1
+    gain = oracles.optimal(oracles.dense(model)).gain[model.initial_state[0]]
+    theirs = storm.average(text, of, minimise=minimise, exact=True)
+    assert float(-gain if minimise else gain) == pytest.approx(theirs, abs=1e-9)
 
 
 def test_what_storm_does_not_read_is_told_in_one_line() -> None:
