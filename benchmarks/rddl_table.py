@@ -2,6 +2,7 @@
 
     python -m benchmarks.rddl_table                  all problems, about 20 minutes of one core
     python -m benchmarks.rddl_table --only arcade    some of them again
+    python -m benchmarks.rddl_table --compare        only compare with the simulator again
     python -m benchmarks.rddl_table --write          write docs/rddl-table.md from stored results
 
 The instances of each problem are read in order, within a limit of time. The first one that is read
@@ -45,8 +46,10 @@ PAGE = ROOT / "docs" / "rddl-table.md"
 READING = 12
 """Seconds to read one instance."""
 SOLVING = 10
-"""Seconds to plan for one instance; as many to simulate a policy, and to compare. All limits are
-processor time; the approximate planner also has four times as long by the clock."""
+"""Seconds to plan for one instance, and as many to simulate a policy. All limits are processor
+time; the approximate planner also has four times as long by the clock."""
+COMPARING = 30
+"""Seconds to compare one instance with the simulator."""
 PROBLEM = 25
 """Seconds for one problem, all instances together, before no other instance is begun."""
 EPISODES = 100
@@ -91,10 +94,10 @@ def read(name: str) -> tuple[Imported | None, str]:
 def compared(name: str) -> str:
     """Return the verdict of the comparison with pyRDDLGym's simulator."""
     try:
-        with limit(SOLVING):
-            verdict = referee.compare(name, pairs=8, draws=120)
+        with limit(COMPARING):
+            verdict = referee.compare(name, pairs=12, draws=300)
     except _Late:
-        return f"not in {SOLVING} s"
+        return f"not in {COMPARING} s"
     except Exception as error:  # pyRDDLGym has no common base class of errors
         return f"pyRDDLGym: {type(error).__name__}"
     wrong = verdict.impossible or verdict.wrong_rewards or verdict.chance < LUCK
@@ -298,11 +301,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", help="a part of the names of problems to run again")
     parser.add_argument("--again", action="store_true", help="run all problems again")
+    parser.add_argument("--compare", action="store_true", help="only compare again")
     parser.add_argument("--write", action="store_true", help="only write the page")
     given = parser.parse_args()
     stored = json.loads(FILE.read_text()) if FILE.exists() and not given.again else {}
+    for problem, entry in stored.items() if given.compare else ():
+        if "first" in entry and (given.only or "") in problem:
+            first = entry["first"]
+            first["simulator"] = compared(f"rddl:{problem}:{first['instance']}")
+            FILE.write_text(json.dumps(stored, indent=1) + "\n")
+            print(problem, first["simulator"], file=sys.stderr, flush=True)
     for problem in archive():
-        if given.write or (problem in stored and not (given.only and given.only in problem)):
+        if (
+            given.write
+            or given.compare
+            or (problem in stored and not (given.only and given.only in problem))
+        ):
             continue
         if given.only and given.only not in problem:
             continue

@@ -199,6 +199,32 @@ def test_a_drawn_intermediate_fluent_that_decides_two_variables_is_derived(
     np.testing.assert_allclose(flat.rewards, [[0.4, 0.4, 1.4, 1.4], [2.4, 2.4, 3.4, 3.4]])
 
 
+@pytest.mark.parametrize(
+    "law",
+    [
+        "W(Discrete_{?x : o}(P(?x)))",
+        "W(UnnormDiscrete_{?x : o}(10 * P(?x)))",
+        "switch (Discrete(o, @a : .2, @b : .5, @c : .3)) { case @b : 2, case @a : 1, default : 3 }",
+        "switch (UnnormDiscrete(o, @a : 2, @b : 5, @c : 3)) {case @c : 3, case @a : 1, default:2}",
+        (
+            "switch (if (go) then Discrete(o, @a : 0.2, @b : 0.5, @c : 0.3) else @b) "
+            "{ case @b : 2, case @a : 1, case @c : 3 }"
+        ),
+    ],
+)
+def test_a_choice_by_a_draw_draws_once(tmp_path: Path, law: str) -> None:
+    found = made(
+        tmp_path,
+        "W(o) : {non-fluent, int, default = 1}; P(o) : {non-fluent, real, default = 0.2};"
+        "n : {state-fluent, int, default = 1};" + GO,
+        f"n' = {law};",
+        "n * go",
+        types="o : {@a, @b, @c};",
+        constants="W(@b) = 2; W(@c) = 3; P(@b) = 0.5; P(@c) = 0.3;",
+    )
+    np.testing.assert_allclose(found.model.transition_row(0, (0,), (1,)), [0.2, 0.5, 0.3])
+
+
 def test_draws_of_their_own_are_independent(tmp_path: Path) -> None:
     law = "n' = Bernoulli(0.5) + Bernoulli(0.5) + 0 * go;"
     found = made(tmp_path, "n : {state-fluent, int, default = 0};" + GO, law)

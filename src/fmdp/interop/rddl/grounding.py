@@ -156,17 +156,14 @@ class Grounder:
             if first not in self._members[needed[0]]:
                 raise InvalidModel(f"{name}: {first} is no object of type {needed[0]}")
             return self._selected(name, needed[1:], rest, (*so_far, first))
-        expression: Expression | None = None
-        for object_ in reversed(self._types[needed[0]]):
-            branch = self._selected(name, needed[1:], rest, (*so_far, object_))
-            expression = (
-                branch
-                if expression is None
-                else make("if", make("==", first, object_), branch, expression)
-            )
-        if expression is None:
+        branches: dict[Constant, Expression] = {
+            object_: self._selected(name, needed[1:], rest, (*so_far, object_))
+            for object_ in self._types[needed[0]]
+        }
+        if not branches:
             raise InvalidModel(f"{name}: type {needed[0]} has no objects")
-        return expression
+        otherwise = branches[next(reversed(branches))]
+        return _chosen(first, list(branches.items())[:-1], otherwise)
 
     def _object(self, name: str, objects: Objects) -> str:
         if name.startswith("?"):
@@ -268,9 +265,7 @@ class Grounder:
             if not cases:
                 raise InvalidModel("a switch has no cases")
             otherwise = cases.pop()[1]  # all values must have a case, as in the simulator
-        for case_value, then in reversed(cases):
-            otherwise = make("if", make("==", chosen, case_value), then, otherwise)
-        return otherwise
+        return _chosen(chosen, cases, otherwise)
 
     def _draw(self, law: str, args: Sequence[Any], objects: Objects) -> Expression:
         if law in ("KronDelta", "DiracDelta"):
@@ -308,3 +303,33 @@ class Grounder:
                 f"{', '.join(known)}"
             )
         return make(name, *(self.ground(arg, objects) for arg in args))
+
+
+def _chosen(
+    selector: Expression, cases: Sequence[tuple[Expression, Expression]], otherwise: Expression
+) -> Expression:
+    """Return the branch of the case that a selector is equal to.
+
+    A selector that is drawn is drawn once: a Discrete becomes one Bernoulli per case, each given
+    that none of the cases before it was drawn.
+    """
+    if not isinstance(selector, Node) or not selector.random:
+        for value, branch in reversed(cases):
+            otherwise = make("if", make("==", selector, value), branch, otherwise)
+        return otherwise
+    if selector.op == "if":
+        condition, *parts = selector.args
+        return make("if", condition, *(_chosen(part, cases, otherwise) for part in parts))
+    if selector.op == "bernoulli":
+        yes, no = (_chosen(value, cases, otherwise) for value in (True, False))
+        return make("if", selector, yes, no)
+    if selector.op not in ("discrete", "unnormalised"):
+        raise InvalidModel(
+            f"a choice by {selector.op} of random values is not read; must be by a Discrete"
+        )
+    values, *weights = selector.args
+    *first, last = [_chosen(value, cases, otherwise) for value in values]
+    for place, branch in reversed(list(enumerate(first))):
+        chance = make("/", weights[place], make("+", *weights[place:]))
+        last = make("if", Node("bernoulli", (chance,)), branch, last)
+    return last
