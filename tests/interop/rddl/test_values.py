@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fmdp.interop.rddl.sources import files_of
 pytest.importorskip("rddlrepository")
 
 STORED = Path(__file__).parents[3] / "docs" / "figures" / "rddl-values.json"
+TABLE = STORED.with_name("rddl-table.json")
 
 
 def finite(chances: np.ndarray, rewards: np.ndarray, horizon: int) -> np.ndarray:
@@ -104,3 +106,76 @@ def test_the_stored_values_are_certified() -> None:
         low, high = one["bounds"]
         assert low <= one["value"] <= high
         assert high - low <= 1e-6
+
+
+def knapsack(
+    weights: tuple[int, ...], values: tuple[int, ...], chances: tuple[float, ...]
+) -> float:
+    """The value of a knapsack for 20 over 40 steps: every step pays the value that is in it."""
+
+    @cache
+    def best(steps: int, weight: int, item: int) -> float:
+        if steps == 0:
+            return 0.0
+
+        def ahead(weight: int) -> float:
+            return sum(p * best(steps - 1, weight, i) for i, p in enumerate(chances))
+
+        heavier = weight + weights[item]
+        taken = values[item] * (steps - 1) + ahead(heavier) if heavier <= 20 else -np.inf
+        return max(ahead(weight), taken)
+
+    return best(40, 0, 1)
+
+
+def blackjack() -> float:
+    """The probability to win, with the cards 1 to 10, three figures and an ace in equal shares."""
+
+    def drawn(value: int) -> list[int]:
+        return [value + card for card in (*range(1, 11), 10, 10, 10)] + [
+            value + (1 if value + 11 > 21 else 11)
+        ]
+
+    @cache
+    def dealer_draws(player: int, dealer: int) -> float:
+        if dealer >= 17:
+            return float(dealer > 21 or player > dealer)
+        return sum(dealer_draws(player, value) for value in drawn(dealer)) / 14
+
+    @cache
+    def player_draws(player: int, dealer: int) -> float:
+        """The player draws a card, and then says whether to draw another."""
+
+        def after(value: int, hit: bool) -> float:
+            if value > 21:
+                return 0.0
+            return player_draws(value, dealer) if hit else dealer_draws(value, dealer)
+
+        return max(sum(after(v, hit) for v in drawn(player)) / 14 for hit in (False, True))
+
+    def second_card_of_dealer(player: int, dealer: int) -> float:
+        hands = drawn(dealer)
+        stays = sum(dealer_draws(player, value) for value in hands) / 14
+        hits = sum(player_draws(player, value) for value in hands) / 14
+        return max(stays, hits)
+
+    wins = [
+        second_card_of_dealer(player, dealer)
+        for first in drawn(0)
+        for player in drawn(first)
+        for dealer in drawn(0)
+    ]
+    return sum(wins) / 14**3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Knapsack_or", knapsack((2, 3, 6), (1, 4, 12), (0.2, 0.5, 0.3))),
+        ("Blackjack_arcade", blackjack()),
+        ("TSP_or", -min(7 + 3 + 2, 2 + 3 + 4)),  # a, b, c, a or a, c, b, a
+        ("TowerOfHanoi_arcade", 20 - (2**4 - 1)),  # 1 for every step after the last disk
+    ],
+)
+def test_values_of_the_table_by_hand(name: str, value: float) -> None:
+    assert json.loads(TABLE.read_text())[name]["first"]["value"] == pytest.approx(value, abs=1e-8)
