@@ -10,7 +10,7 @@ Cost: all successors of all states and actions, in memory.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,57 +71,57 @@ class _Writing:
 
     def umb(self) -> tuple[Any, bytes]:
         """Return umbi's object, and the values of variables in states."""
-        umbi, index = needed("umbi.umb"), needed("umbi.umb.index")
-        types, kinds = needed("umbi.binary"), needed("umbi.datatypes")
         s, pairs = self.s, self.pairs
         assert self.lists is not None
         successors, chances, _ = self.lists.rows_of(pairs)
         kept = chances > 0.0
-        names = self._actions()
-        double = types.SizedType.for_type(kinds.NumericPrimitiveType.DOUBLE)
         rewards = self._rewards()
-        keys = identifiers(rewards)
-        structure, values = self._valuations(types, kinds)
-        umb = umbi.ExplicitUmb(
-            index=index.UmbIndex(
-                *VERSION,
-                file_data=index.FileData(tool="fmdp", tool_version=__version__),
-                model_data=index.ModelData(name=self.model.name) if self.model.name else None,
-                transition_system=index.TransitionSystem(
-                    time="discrete",
-                    num_players=0 if s.n_actions == 1 else 1,
-                    num_states=s.n_states,
-                    num_initial_states=1,
-                    num_choices=len(pairs),
-                    num_choice_actions=s.n_actions,
-                    num_branches=int(kept.sum()),
-                    branch_probability_type=double,
-                ),
-                annotations={
-                    "rewards": {
-                        key: index.AnnotationDescription(
-                            alias=name, applies_to=["choices"], type=double
-                        )
-                        for key, name in zip(keys, rewards, strict=True)
-                    }
-                },
-                valuations={"states": index.ValuationDescription(unique=True, classes=[structure])},
-            ),
+        keys = dict(zip(identifiers(rewards), rewards, strict=True))
+        structure, values = self._valuations()
+        umb = needed("umbi.umb").ExplicitUmb(
+            index=self._index(int(kept.sum()), keys, structure),
             state_is_initial=self._initial(),
             state_to_choices=_starts(np.bincount(pairs // s.n_actions, minlength=s.n_states)),
             choice_to_branches=_starts(kept.sum(axis=1)),
             branch_to_target=successors[kept].tolist(),
             branch_to_probability=chances[kept].tolist(),
             choice_to_choice_action=(pairs % s.n_actions).tolist(),
-            choice_action_to_string=names,
+            choice_action_to_string=self._actions(),
             annotations={
-                "rewards": {
-                    key: {"choices": means.tolist()}
-                    for key, means in zip(keys, rewards.values(), strict=True)
-                }
+                "rewards": {key: {"choices": rewards[name].tolist()} for key, name in keys.items()}
             },
         )
         return umb, values
+
+    def _index(self, branches: int, rewards: Mapping[str, str], structure: Any) -> Any:
+        """Return the index; `rewards` has the names of rewards by their keys in the file."""
+        index, kinds = needed("umbi.umb.index"), needed("umbi.datatypes")
+        double = needed("umbi.binary").SizedType.for_type(kinds.NumericPrimitiveType.DOUBLE)
+        s, name = self.s, self.model.name
+        return index.UmbIndex(
+            *VERSION,
+            file_data=index.FileData(tool="fmdp", tool_version=__version__),
+            model_data=index.ModelData(name=name) if name else None,
+            transition_system=index.TransitionSystem(
+                time="discrete",
+                num_players=0 if s.n_actions == 1 else 1,
+                num_states=s.n_states,
+                num_initial_states=1,
+                num_choices=len(self.pairs),
+                num_choice_actions=s.n_actions,
+                num_branches=branches,
+                branch_probability_type=double,
+            ),
+            annotations={
+                "rewards": {
+                    key: index.AnnotationDescription(
+                        alias=name, applies_to=["choices"], type=double
+                    )
+                    for key, name in rewards.items()
+                }
+            },
+            valuations={"states": index.ValuationDescription(unique=True, classes=[structure])},
+        )
 
     def _initial(self) -> list[bool]:
         index = 0
@@ -153,8 +153,9 @@ class _Writing:
             rewards[quantity.name] = quantity.table[rows]
         return rewards
 
-    def _valuations(self, types: Any, kinds: Any) -> tuple[Any, bytes]:
+    def _valuations(self) -> tuple[Any, bytes]:
         """Return the description of the variables of states, and their values in 64 bits each."""
+        types, kinds = needed("umbi.binary"), needed("umbi.datatypes")
         s = self.s
         joint = all_assignments(s.state_sizes)
         structure = types.StructType()
