@@ -2,8 +2,8 @@
 
 Nothing is fetched, neither by the build nor by a reader: there is no inventory of other projects,
 and formulas become MathML while the site is built, which browsers draw by themselves. Every
-warning is an error (-W): a link that leads nowhere, a formula that cannot be read, a docstring that
-is no reStructuredText, a page that no list of contents has.
+warning is an error (-W): a broken link, a formula that cannot be read, a docstring that is not valid
+reStructuredText, a page that is in no table of contents.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ extensions = [
 exclude_patterns = ["figures"]
 nitpicky = True
 smartquotes = False
-"""Quotes, dots and pairs of hyphens in docstrings are those of code."""
+"""Quotes, dots and double hyphens in docstrings are code and stay as they are."""
 
 # ---- pages: Markdown that reads the same in a repository browser ---------------------------------
 
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 highlight_language = "none"
-"""A block without a language is what a terminal shows."""
+"""A block without a language shows a terminal."""
 
 # ---- reference: from docstrings, with the types of the signatures --------------------------------
 
@@ -55,16 +55,16 @@ autodoc_typehints_description_target = "documented_params"
 autodoc_default_options = {"members": True, "special-members": "__call__"}
 autodoc_class_signature = "mixed"
 autodoc_inherit_docstrings = False
-"""What a subclass overrides without a word stands where it is said: in its base."""
+"""A member that a subclass overrides without a docstring is documented in its base class only."""
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {name: name for name in ("FloatArray", "Floats", "Index", "Tables")}
-"""Told by their names, as in the source, not by what NumPy makes of them."""
+"""Shown by these names, as in the source, not as NumPy expands them."""
 python_use_unqualified_type_names = True
 default_role = "py:obj"
-"""`name` in a docstring is a link where there is such a name, and code where there is none."""
+"""`name` in a docstring is a link if there is such a name, and code otherwise."""
 nitpick_ignore_regex = [
     ("py:obj", r".*"),
-    # What a public signature names and is itself not public is told by name alone.
+    # A private class in a public signature is shown by name, without a link.
     ("py:class", r"fmdp\.(learning|planning|elimination|parameters|model\.(naming|entries))\..*"),
     ("py:class", r"\w+"),
     # Other projects, whose inventories would have to be fetched.
@@ -88,7 +88,7 @@ html_show_sourcelink = False
 def _public_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: nodes.Element
 ) -> nodes.Element | None:
-    """Annotations name a class by its home (fmdp.planning.plan.Plan); readers know fmdp.Plan."""
+    """Link the name of a class in its own module (fmdp.planning.plan.Plan) to its public name."""
     target = node.get("reftarget", "")
     home, _, name = target.rpartition(".")
     if node.get("refdomain") != "py" or not home.startswith("fmdp.") or name not in fmdp.__all__:
@@ -105,7 +105,7 @@ _PAGE_OF = {
 
 
 def _links_out_of_docs(app: Sphinx, page: str, source: list[str]) -> None:
-    """Pages link to the files of the repository; what the site has as a page is linked as one."""
+    """Replace links to files of the repository by links to their pages of the site."""
     for file, its_page in _PAGE_OF.items():
         source[0] = source[0].replace(f"]({file})", f"]({its_page})")
 

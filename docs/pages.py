@@ -7,6 +7,7 @@
 * Long code in a table may be broken after punctuation.
 * A picture that links to its own file opens it, instead of downloading it; one that is too wide for
   a phone has the class `wide`.
+* A dollar sign in the text is a warning: it belongs to a formula that was not understood.
 """
 
 from __future__ import annotations
@@ -215,6 +216,20 @@ class OpenPictures(SphinxTransform):
                 download.replace_self(link)
 
 
+class CheckFormulas(SphinxTransform):
+    """Warn about a dollar sign in the text: it belongs to a formula that was not understood."""
+
+    default_priority = 400
+
+    def apply(self, **_: Any) -> None:
+        """Look at every text outside of code; a displayed formula needs lines of its own."""
+        for text in self.document.findall(nodes.Text):
+            inside = text.parent
+            is_code = isinstance(inside, nodes.literal | nodes.FixedTextElement | nodes.comment)
+            if "$" in text and not is_code and not isinstance(inside, nodes.math | nodes.raw):
+                _log.warning("a formula that was not understood: %.60s", text, location=inside)
+
+
 def _ratio(picture: Path) -> float:
     """Return the width of a PNG file divided by its height, which stand in its first bytes."""
     width, height = struct.unpack(">II", picture.read_bytes()[16:24])
@@ -226,4 +241,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(AlignNumbers)
     app.add_transform(BreakCodeInTables)
     app.add_transform(OpenPictures)
+    app.add_transform(CheckFormulas)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
