@@ -2,8 +2,8 @@
 
 Nothing is fetched, neither by the build nor by a reader: there is no inventory of other projects,
 and formulas become MathML while the site is built, which browsers draw by themselves. Every
-warning is an error (-W): a broken link, a formula that cannot be read, a docstring that is not valid
-reStructuredText, a page that is in no table of contents.
+warning is an error (-W): a broken link, a formula that cannot be read, a docstring that is not
+valid reStructuredText, a page that is in no table of contents.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ autodoc_typehints_description_target = "documented_params"
 autodoc_default_options = {"members": True, "special-members": "__call__"}
 autodoc_class_signature = "mixed"
 autodoc_inherit_docstrings = False
-"""A member that a subclass overrides without a docstring is documented in its base class only."""
+"""A member that is overridden without a docstring is documented in the base class only."""
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {name: name for name in ("FloatArray", "Floats", "Index", "Tables")}
 """Shown by these names, as in the source, not as NumPy expands them."""
