@@ -136,11 +136,11 @@ def test_too_many_candidates_are_refused_before_they_are_made(
         Evidence(structure((2,) * 60, (61,)), 12, 1, "learner slf-ucrl")
     assert "\n" not in str(refused.value)
     assert "at most 12 of 60 state variables" in str(refused.value)
-    # The prediction is the size of the tables.
+    # The prediction is the size of the tables, and 64 bytes per set and variable besides.
     monkeypatch.setattr(evidence_module, "available_memory", lambda: 0)
     with pytest.raises(TooLarge) as predicted:
         Evidence(STRUCTURE, 2, 1)
     monkeypatch.undo()
     evidence = Evidence(STRUCTURE, 2, 1)
     tables = sum(evidence.table(scope).nbytes for scope in evidence.sets)
-    assert predicted.value.needed_bytes == tables + 200 * len(evidence.sets)
+    assert predicted.value.needed_bytes == tables + (300 + 64 * 3) * len(evidence.sets)
