@@ -211,24 +211,19 @@ def _none(model: fmdp.FactoredMDP) -> object:
 # ---- suites and refusals ------------------------------------------------------------------------
 
 
-def test_the_wide_suite_is_wide_and_fits_flat_learners_on_most() -> None:
+def test_the_wide_suite_is_wide_and_fits_flat_learners() -> None:
     problems = SUITES["wide"].problems
-    assert len(problems) >= 12
     models = [fmdp.problem(name) for name in problems]
     assert len({model.content_hash for model in models}) == len(models)
-    families = {name.partition(":")[0] for name in problems}
+    families = {name.partition(":")[0].partition(",")[0] for name in problems}
     assert {"circle", "machines", "maintenance", "jao", "riverswim", "random"} <= families
+    assert {"coupled-rivers", "lock", "coffee", "taxi", "epidemic"} <= families
     assert any(3 in model.structure.state_sizes for model in models)
-    # Two networks with several draws of their random tables, for statements about draws at large.
-    for network in ("circle:4", "grid:6"):
-        draws = {
-            name for name in problems if name in (network, *(f"{network},seed={k}" for k in (2, 3)))
-        }
-        assert len(draws) == 3
-    cells = [model.structure.n_actions * model.structure.n_states**2 for model in models]
-    assert sum(count > 2**24 for count in cells) == 1
+    # Several draws of one network's random tables, for statements about draws at large.
+    assert {"circle:4", "circle:4,seed=2", "circle:4,seed=3"} <= {*problems}
     # Plans of a flat learner go through all of these, thousands of times.
-    assert max(count for count in cells if count <= 2**24) <= 2**18
+    cells = [model.structure.n_actions * model.structure.n_states**2 for model in models]
+    assert max(cells) <= 2**18
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 `paper` has the four problems of Xu & Tewari (2020) and the runs of `fmdp reproduce` (paper.py),
 with the same keys, beside all other registered learners. `wide` runs all registered learners on
-problems of every family: several topologies and dynamics, two to six values per variable, rewards
-by state and with costs. All but the last are small enough for flat learners, whose tables have
-A S^2 numbers.
+problems of every family: several topologies and dynamics, products, rivers and the other problems
+that theory papers plot, two to twelve values per variable, rewards by state and with costs. All are
+small enough for flat learners, whose tables have A S^2 numbers.
 
 The tables of the `xu` dynamics are drawn at random, with `seed=1` by default, so each such problem
-is one instance. A statement about `xu` in general needs several: `wide` has three instances of two
-of its networks (`circle:4` and `grid:6`).
+is one instance. A statement about `xu` in general needs several: `wide` has three instances of
+`circle:4`.
 
 `theory` runs all of them on problems that theory papers plot, at sizes for flat learners. The taxi
 is not among them: its 135 states make flat learners ten times as slow as the others do.
@@ -52,22 +52,23 @@ SUITES = {
                 "circle:4,seed=3",
                 "circle:7",
                 "circle:7,dynamics=guestrin",
-                "three-leg:6,dynamics=talebi",
                 "star:5,dynamics=ippc",
                 "bi-ring:5,dynamics=guestrin",
-                "tree:6,dynamics=talebi",
                 "grid:6",
-                "grid:6,seed=2",
-                "grid:6,seed=3",
                 "machines:2",
                 "maintenance:3",
                 "jao:3",
                 "jao:2,delta=0.1,epsilon=0.1,actions=3",
                 "riverswim:1",
+                "riverswim:1,length=12",
                 "riverswim:2",
+                "coupled-rivers:2,length=4",
+                "lock:6",
+                "coffee",
+                "taxi:3",
+                "epidemic:5,graph=grid",
                 "random:5,seed=7",
                 "random:3,values=3,seed=2",
-                "circle:11,dynamics=talebi",
             ),
         ),
         Suite(
