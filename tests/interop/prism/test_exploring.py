@@ -49,6 +49,21 @@ def test_a_queue_has_the_averages_of_its_formula() -> None:
     assert fmdp.plan(queue("full")).gain == pytest.approx(pi[2], abs=1e-9)
 
 
+def test_a_module_called_as_the_action_of_deadlocks_is_paid() -> None:
+    text = """mdp
+module stay
+  x : bool;
+  [] true -> (x'=!x);
+endmodule
+module other
+  y : bool;
+  [go] y -> true;
+endmodule
+rewards [] true : 1; endrewards
+"""
+    assert fmdp.plan(prism.loads(text)).gain == pytest.approx(1.0, abs=1e-9)
+
+
 def test_uniformisation_by_hand() -> None:
     model = queue("waiting")
     assert model.transitions[0].tolist() == pytest.approx(

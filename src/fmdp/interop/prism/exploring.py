@@ -54,6 +54,8 @@ MOST_CHOICES = 1 << 14
 """Most combinations of commands for one label in the states that are expanded together."""
 _LAYER = 1 << 22
 """Most numbers in the successors of the states that are expanded together."""
+_NO_COMMAND = "-"
+"""Label of the self-loop of a deadlock, which no command can have."""
 
 
 def explored_model(
@@ -86,7 +88,7 @@ class _Space:
     """[choices]: the state of each, sorted."""
     names: list[str]
     labels: list[str]
-    """One per choice; empty if the command has none."""
+    """One per choice; empty if its commands have none."""
     rows: Indices
     successors: Indices
     chances: FloatArray
@@ -477,7 +479,7 @@ class _Assembly:
         base = len(space.owners)
         space.owners = np.concatenate([space.owners, stuck])
         space.names += [STAY] * len(stuck)
-        space.labels += [""] * len(stuck)
+        space.labels += [_NO_COMMAND] * len(stuck)
         # The states of a ctmc stay because nothing leaves them.
         if self.program.kind != "ctmc":
             space.rows = np.concatenate([space.rows, base + np.arange(len(stuck))])
@@ -519,8 +521,6 @@ class _Assembly:
             else:
                 self._check_label(item)
                 at = np.flatnonzero(labels == item.label)
-                if not item.label:  # deadlocks have no command
-                    at = at[np.array(space.names)[at] != STAY]
                 steps[at] += means[space.owners[at]]
         if self.program.kind == "mdp":
             return states[space.owners] + steps
