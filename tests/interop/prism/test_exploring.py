@@ -181,15 +181,15 @@ def test_an_unbounded_counter_needs_a_limit() -> None:
     model = prism.loads("const int K;" + text, {"K": 20})
     assert model.structure.state_values == (("1", "2", "4", "8", "16", "32"),)
     assert "x is unbounded" in model.remarks[0]
-    counter = text.replace("2*x", "x+1")
+    both = text.replace("(x'=2*x)", "0.5 : (x'=2*x) + 0.5 : (x'=2*x+1)")
     with pytest.raises(TooLarge, match="more than 10,000 states can be reached; max-states=N all"):
-        prism.loads("const int K;" + counter, {"K": 2 * 10**4})
+        prism.loads("const int K;" + both, {"K": 2 * 10**4})
     with pytest.raises(TooLarge, match="more than 5 states"):
-        prism.loads("const int K;" + counter, {"K": 20}, max_states=5)
-    with pytest.raises(TooLarge, match="9,000 states and 1 actions make a table of 81,000,000"):
-        prism.loads("const int K;" + counter, {"K": 9000})
+        prism.loads("const int K;" + both, {"K": 20}, max_states=5)
+    with pytest.raises(TooLarge, match="9,999 states and 1 actions make a table of 99,980,001"):
+        prism.loads("const int K;" + both, {"K": 5000})
     with pytest.raises(InvalidParameter, match="max-states must be at least 1; got 0"):
-        prism.loads("const int K;" + counter, {"K": 2}, max_states=0)
+        prism.loads("const int K;" + both, {"K": 2}, max_states=0)
 
 
 def test_globals_that_are_written() -> None:

@@ -37,7 +37,7 @@ from fmdp.interop.explicit import (
     numbered,
     uniformised,
 )
-from fmdp.interop.prism.expressions import Expression, Values, evaluate
+from fmdp.interop.prism.expressions import Expression, Values, evaluate, guard_holds, names_in
 from fmdp.interop.prism.notes import ACTION
 from fmdp.interop.prism.objectives import Objective
 from fmdp.interop.prism.program import Command, Item, Program, Rewards, Update, Variable
@@ -133,10 +133,7 @@ class _Exploration:
                         self._check_home(name, module.name, update.line)
 
     def _check_names(self, *expressions: Expression) -> None:
-        for leaf in (leaf for expression in expressions for leaf in expression.leaves()):
-            if leaf.detail not in self.numbers and leaf.detail not in self.program.constants:
-                hint = did_you_mean(leaf.detail, [*self.numbers, *self.program.constants])
-                refuse(leaf.line, f"{leaf.detail} is no variable, constant or formula{hint}")
+        names_in(expressions, {**self.numbers, **self.program.constants})
 
     def _check_home(self, name: str, module: str, line: int) -> None:
         home = self.homes.get(name)
@@ -184,7 +181,7 @@ class _Exploration:
             for commands in parts:
                 for command in commands:
                     if id(command) not in holds:
-                        holds[id(command)] = _where(command.guard, values, len(layer))
+                        holds[id(command)] = guard_holds(command.guard, values, len(layer))
                 combined = [
                     ((*chosen, command), rest)
                     for chosen, at in combined
@@ -392,13 +389,6 @@ def _evaluated(expression: Expression, values: Mapping[str, Values], at: Indices
     return evaluate(expression, chosen)
 
 
-def _where(guard: Expression, values: Mapping[str, Values], n: int) -> NDArray[np.bool_]:
-    made = evaluate(guard, values)
-    if made.dtype.kind != "b":
-        refuse(guard.line, "a guard must be true or false; got a number")
-    return np.broadcast_to(made, (n,))
-
-
 # ---- the model -----------------------------------------------------------------------------------
 
 
@@ -529,11 +519,8 @@ class _Assembly:
 
     def _item(self, item: Item, n: int) -> FloatArray:
         """Return what a line of a reward structure adds in each state."""
-        for leaf in (leaf for part in item.expressions for leaf in part.leaves()):
-            if leaf.detail not in self.values:
-                hint = did_you_mean(leaf.detail, self.values)
-                refuse(leaf.line, f"{leaf.detail} is no variable, constant or formula{hint}")
-        at = np.flatnonzero(_where(item.guard, self.values, n))
+        names_in(item.expressions, self.values)
+        at = np.flatnonzero(guard_holds(item.guard, self.values, n))
         value = _evaluated(item.value, self.values, at)
         if value.dtype.kind == "b":
             refuse(item.line, "a reward must be a number; got a truth")

@@ -13,7 +13,7 @@ Cost: one pass over the arrays per operator.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -348,3 +348,22 @@ def _refuse_wild(made: Values, line: int) -> None:
         refuse(line, "an expression is no finite number (a division by 0?)")
     if made.dtype.kind == "i" and (np.abs(made.astype(np.float64)) >= LARGEST_WHOLE).any():
         refuse(line, "a whole number is too large; must be below 2^53")
+
+
+def guard_holds(guard: Expression, values: Mapping[str, Values], n: int) -> NDArray[np.bool_]:
+    """Return where a guard holds, among n assignments."""
+    made = evaluate(guard, values)
+    if made.dtype.kind != "b":
+        refuse(guard.line, "a guard must be true or false; got a number")
+    return np.broadcast_to(made, (n,))
+
+
+def names_in(expressions: Iterable[Expression], known: Collection[str]) -> set[str]:
+    """Return the names that expressions use; refuse those that are not known."""
+    names = set()
+    for leaf in (leaf for expression in expressions for leaf in expression.leaves()):
+        if leaf.detail not in known:
+            hint = did_you_mean(leaf.detail, known)
+            refuse(leaf.line, f"{leaf.detail} is no variable, constant or formula{hint}")
+        names.add(leaf.detail)
+    return names

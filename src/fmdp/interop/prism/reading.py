@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fmdp._base.memory import describe_count
 from fmdp.errors import did_you_mean
 from fmdp.interop.prism.cubes import Cube, check_cells
-from fmdp.interop.prism.expressions import Expression, Values, evaluate
+from fmdp.interop.prism.expressions import Expression, Values, evaluate, guard_holds, names_in
 from fmdp.interop.prism.notes import Actions, FactorNote, actions_of, cap_of, finished
 from fmdp.interop.prism.objectives import Objective
 from fmdp.interop.prism.program import Command, Item, Module, Program, Update
@@ -99,26 +99,8 @@ class _Reading:
 
     def _read_by(self, *expressions: Expression) -> set[int]:
         """Return the variables that expressions read, or refuse an unknown name."""
-        read: set[int] = set()
-        for expression in expressions:
-            for leaf in expression.leaves():
-                number = self.numbers.get(leaf.detail)
-                if number is not None:
-                    read.add(number)
-                elif leaf.detail not in self.program.constants:
-                    known = [*self.numbers, *self.program.constants]
-                    refuse(
-                        leaf.line,
-                        f"{leaf.detail} is no variable, constant or formula"
-                        f"{did_you_mean(leaf.detail, known)}",
-                    )
-        return read
-
-    def _where(self, guard: Expression, values: Mapping[str, Values], n: int) -> NDArray[np.bool_]:
-        made = evaluate(guard, values)
-        if made.dtype.kind != "b":
-            refuse(guard.line, "a guard must be true or false; got a number")
-        return np.broadcast_to(made, (n,))
+        names = names_in(expressions, {**self.numbers, **self.program.constants})
+        return {self.numbers[name] for name in names if name in self.numbers}
 
     def _place(self, axes: Sequence[int], row: int) -> str:
         """Return an assignment for an error message, e.g. "where x=1, y=true"."""
@@ -206,7 +188,7 @@ class _Reading:
         """Write the law of one label into rows [n, joint values] and known [n]."""
         owner = np.full(len(known), -1, dtype=np.int64)
         for number, command in enumerate(commands):
-            at = np.flatnonzero(self._where(command.guard, values, len(known)))
+            at = np.flatnonzero(guard_holds(command.guard, values, len(known)))
             if known[at].any():
                 row = int(at[known[at]][0])
                 refuse(
@@ -318,7 +300,7 @@ class _Reading:
         values = self._values(scope)
         means = np.zeros((n, len(labels)))
         for item in items:
-            holds = np.flatnonzero(self._where(item.guard, values, n))
+            holds = np.flatnonzero(guard_holds(item.guard, values, n))
             made = evaluate(item.value, _selected(values, holds))
             if made.dtype.kind == "b":
                 refuse(item.line, "a reward must be a number; got a truth")
