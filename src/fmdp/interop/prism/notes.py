@@ -174,16 +174,8 @@ def finished(
     """Return the model of the tables, completed from the notes."""
     of_model = next((note for note in program.notes if note.word == "model"), None)
     about = {} if of_model is None else of_model.content
-    contents = [{} if note is None else note.content for note in notes]
     reward_notes = [note for note, _, _ in rewards]
-    means = [rows[..., 0] for _, _, rows in rewards]
-    ranges: list[Any] = [
-        range_of(table) if note is None else note.content.get("range", range_of(table))
-        for note, table in zip(reward_notes, means, strict=True)
-    ]
-    if objective.minimises:
-        means = [negated(table, objective.name) for table in means]
-        ranges = [range_of(table) for table in means]
+    means, ranges = _paid(rewards, objective)
     try:
         model = FactoredMDP.from_factors(
             [len(values) for values in state_values],
@@ -198,8 +190,8 @@ def finished(
             action_names=actions.names,
             reward_names=_reward_names(reward_notes, objective.name, quantities),
             state_values=[
-                content.get("values", values)
-                for content, values in zip(contents, state_values, strict=True)
+                values if note is None else note.content.get("values", values)
+                for note, values in zip(notes, state_values, strict=True)
             ],
             action_values=actions.values,
             groups=about.get("groups", ()),
@@ -216,6 +208,20 @@ def finished(
     except (TypeError, KeyError, AttributeError, OverflowError, ValueError) as error:
         line = 1 if of_model is None else of_model.line
         refuse(line, f"comments of fmdp's do not fit the model ({type(error).__name__}: {error})")
+
+
+def _paid(
+    rewards: Sequence[tuple[FactorNote | None, tuple[int, ...], FloatArray]], objective: Objective
+) -> tuple[list[FloatArray], list[Any]]:
+    """Return the tables of the reward factors, and their ranges."""
+    means = [rows[..., 0] for _, _, rows in rewards]
+    if objective.minimises:
+        means = [negated(table, objective.name) for table in means]
+        return means, [range_of(table) for table in means]
+    return means, [
+        range_of(table) if note is None else note.content.get("range", range_of(table))
+        for (note, _, _), table in zip(rewards, means, strict=True)
+    ]
 
 
 def _reward_names(

@@ -12,7 +12,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -131,6 +131,15 @@ class Rewards:
         return bool(self.notes) and self.notes[0].word == "quantity"
 
 
+class _Constant(NamedTuple):
+    """A declaration: const KIND NAME = VALUE;"""
+
+    kind: str
+    value: Expression | None
+    """None if it must be given."""
+    line: int
+
+
 @dataclass
 class Program:
     """The content of a file."""
@@ -239,7 +248,23 @@ class _Reader(Words):
 
     def constants(self, given: dict[str, Any]) -> None:
         """Evaluate all constants, which may use each other in any order."""
-        declared: dict[str, tuple[str, Expression | None, int]] = {}
+        declared = self._declared()
+        for name in given:
+            if name not in declared:
+                hint = did_you_mean(name, declared)
+                raise InvalidParameter(f"{name} is no constant of the file{hint}")
+            if declared[name].value is not None:
+                raise InvalidParameter(
+                    f"constant {name} has a value in the file (line {declared[name].line}); only "
+                    f"those without one can be given"
+                )
+        for name in declared:
+            if name not in self.program.constants:
+                self._evaluate_constant(name, declared, given, ())
+
+    def _declared(self) -> dict[str, _Constant]:
+        """Return the constants, which may be declared anywhere between sections."""
+        declared: dict[str, _Constant] = {}
         for place, token in enumerate(self._given):
             if token.kind == "name" and token.text == "const":
                 self._place = place + 1
@@ -249,41 +274,34 @@ class _Reader(Words):
                 self.need(";", f"constant {word.text}")
                 if word.text in declared:
                     refuse(word.line, f"constant {word.text} is there twice")
-                declared[word.text] = (kind.text if kind else "int", value, word.line)
+                declared[word.text] = _Constant(kind.text if kind else "int", value, word.line)
         self._place = 0
-        for name in given:
-            if name not in declared:
-                hint = did_you_mean(name, declared)
-                raise InvalidParameter(f"{name} is no constant of the file{hint}")
-            if declared[name][1] is not None:
-                raise InvalidParameter(
-                    f"constant {name} has a value in the file (line {declared[name][2]}); only "
-                    f"those without one can be given"
-                )
+        return declared
+
+    def _evaluate_constant(
+        self,
+        name: str,
+        declared: Mapping[str, _Constant],
+        given: Mapping[str, Any],
+        inside: tuple[str, ...],
+    ) -> None:
+        """Evaluate a constant and those that it uses; `inside` are those that use it."""
         values = self.program.constants
-
-        def evaluate_constant(name: str, inside: tuple[str, ...]) -> None:
-            kind, expression, line = declared[name]
-            if name in inside:
-                refuse(line, f"constant {name} uses itself")
-            if expression is None and name not in given:
-                refuse(
-                    line, f"constant {name} has no value: give one, as in MODEL.prism,{name}=..."
-                )
-            if expression is None:
-                values[name] = _given_constant(name, kind, given[name])
-                return
-            for leaf in expression.leaves():
-                if leaf.detail in declared and leaf.detail not in values:
-                    evaluate_constant(leaf.detail, (*inside, name))
-            made = evaluate(expression, values)
-            if made.dtype.kind not in {"int": "i", "bool": "b", "double": "if"}[kind]:
-                refuse(line, f"constant {name} is {made.item()}; must be {kind}")
-            values[name] = made.astype(np.float64) if kind == "double" else made
-
-        for name in declared:
-            if name not in values:
-                evaluate_constant(name, ())
+        kind, expression, line = declared[name]
+        if name in inside:
+            refuse(line, f"constant {name} uses itself")
+        if expression is None and name not in given:
+            refuse(line, f"constant {name} has no value: give one, as in MODEL.prism,{name}=...")
+        if expression is None:
+            values[name] = _given_constant(name, kind, given[name])
+            return
+        for leaf in expression.leaves():
+            if leaf.detail in declared and leaf.detail not in values:
+                self._evaluate_constant(leaf.detail, declared, given, (*inside, name))
+        made = evaluate(expression, values)
+        if made.dtype.kind not in {"int": "i", "bool": "b", "double": "if"}[kind]:
+            refuse(line, f"constant {name} is {made.item()}; must be {kind}")
+        values[name] = made.astype(np.float64) if kind == "double" else made
 
     # ---- sections --------------------------------------------------------------------------------
 

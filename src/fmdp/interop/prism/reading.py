@@ -65,6 +65,16 @@ class _Moves:
     """[joint actions]: whether the module has commands for the label."""
 
 
+@dataclass(frozen=True)
+class _Law:
+    """The law of one state variable of the model."""
+
+    block: tuple[int, ...]
+    """The variables of the file that it stands for."""
+    cube: Cube
+    note: FactorNote | None
+
+
 class _Reading:
     def __init__(self, program: Program, objective: Objective) -> None:
         self.program = program
@@ -343,46 +353,28 @@ class _Reading:
             for module in self.modules
             if module.note is not None
         }
-        moves = [
-            self._moves(
-                module,
-                [v for v in notes[module.name].scope if v < self.n] if module.name in notes else [],
-            )
-            for module in self.modules
-        ]
-        blocks: list[tuple[int, ...]] = []
-        homes: list[str] = []
-        laws: list[Cube] = []
-        constraints: list[tuple[Cube, _Moves]] = []
-        for move in moves:
-            owned = [self.numbers[variable.name] for variable in move.module.variables]
-            note = notes.get(move.module.name)
-            constraints.append((self._forbidden(move, note), move))
-            if not owned:
-                continue
-            parts = self._apart(move.joint, owned)
-            blocks += [tuple(owned)] if len(parts) < len(owned) else [(v,) for v in owned]
-            homes += [move.module.name] * (len(blocks) - len(homes))
-            for part in parts:
-                kept = set() if note is None else set(note.scope)
-                law = part.reduced(kept=kept)
-                if note is not None:
-                    note.refuse_more(law.axes)
-                laws.append(law)
+        moves = []
+        for module in self.modules:
+            noted = notes[module.name].scope if module.name in notes else []
+            moves.append(self._moves(module, [v for v in noted if v < self.n]))
+        of_modules = [(move, notes.get(move.module.name)) for move in moves]
+        forbidden = [self._forbidden(move, note) for move, note in of_modules]
+        laws = [law for move, note in of_modules for law in self._laws(move, note)]
+        blocks = [law.block for law in laws]
         merged = _Blocks(blocks, self.every, self.n)
         start = [variable.first - variable.low for variable in self.variables]
+        initial = [merged.index(block, start) for block in blocks]
         transitions = []
-        for block, law in zip(blocks, laws, strict=True):
-            scope, rows, known = merged.widened(law)
+        for law, first in zip(laws, initial, strict=True):
+            scope, rows, known = merged.widened(law.cube)
             # Rows of actions that are never allowed may be anything.
             rows[~known] = 0.0
-            rows[~known, merged.index(block, start)] = 1.0
+            rows[~known, first] = 1.0
             transitions.append((scope, rows))
         rewards = [(note, *merged.widened(cube)) for note, cube in self._reward_cubes()]
-        limits = [
-            made
-            for cube, move in constraints
-            if (made := self._constraint(cube, move, notes.get(move.module.name), merged))
+        constraints = [
+            self._constraint(cube, move, note, merged)
+            for cube, (move, note) in zip(forbidden, of_modules, strict=True)
         ]
         quantities, remarks = self._quantities(merged)
         model = finished(
@@ -390,16 +382,31 @@ class _Reading:
             self.actions,
             state_names=["/".join(self.variables[v].name for v in block) for block in blocks],
             state_values=[self._values_of(block) for block in blocks],
-            notes=[notes.get(home) for home in homes],
+            notes=[law.note for law in laws],
             transitions=transitions,
             rewards=[(note, scope, rows) for note, scope, rows, _ in rewards],
             objective=self.objective,
             quantities=quantities,
-            constraints=limits,
-            initial_state=[merged.index(block, start) for block in blocks],
+            constraints=[constraint for constraint in constraints if constraint is not None],
+            initial_state=initial,
             name=name,
         )
         return model.with_remarks(*self.objective.remarks, *remarks)
+
+    def _laws(self, move: _Moves, note: FactorNote | None) -> list[_Law]:
+        """Return the laws of the state variables that a module becomes."""
+        owned = [self.numbers[variable.name] for variable in move.module.variables]
+        if not owned:
+            return []
+        parts = self._apart(move.joint, owned)
+        blocks = [tuple(owned)] if len(parts) < len(owned) else [(v,) for v in owned]
+        laws = []
+        for block, part in zip(blocks, parts, strict=True):
+            cube = part.reduced(kept=set() if note is None else set(note.scope))
+            if note is not None:
+                note.refuse_more(cube.axes)
+            laws.append(_Law(block, cube, note))
+        return laws
 
     def _values_of(self, block: Sequence[int]) -> list[Value]:
         """Return the values of a variable of the model: integers, words, or several joined by /."""
