@@ -42,7 +42,34 @@ class ALP(ALPSettings):
         plan_seconds: float,
         ties: Ties | None = None,
     ) -> Outcome:
-        """Try larger bases on this model, for a learner; see basis_trial.py."""
+        """Try larger bases on one model, for callers that plan again and again.
+
+        Larger bases grow where the Bellman error is largest, and their policies are compared with
+        that of `plan` by simulation. Times are predicted and not measured, so the same arguments
+        give the same result on any machine.
+
+        Parameters
+        ----------
+        model
+            The model of the last plan.
+        plan
+            That plan, made with these settings.
+        difference
+            The least increase of the gain that makes a larger basis worth its time.
+        seconds
+            Most predicted seconds of the trial.
+        plan_seconds
+            Most predicted seconds of a plan with a larger basis.
+        ties
+            How ties are broken in the plans of the trial.
+
+        Returns
+        -------
+        Outcome
+            The scopes of the better basis, () for that of single variables, or None if this one
+            stays; predicted seconds of a plan with it, and of the trial; the number of larger bases
+            that were compared.
+        """
         return larger_basis(
             self,
             model,

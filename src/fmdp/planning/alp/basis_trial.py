@@ -84,11 +84,9 @@ def larger_basis(
     plan_seconds: float,
     ties: Ties | None = None,
 ) -> Outcome:
-    """Return a larger basis with a better policy for this model, if one is found.
+    """Return a larger basis with a better policy for this model, if there is one.
 
-    `plan` is that of the settings for the model; a gain must rise by more than `difference`. The
-    trial takes at most `seconds`, as predicted, and a plan with the larger basis at most
-    `plan_seconds`. `ties` breaks those of the larger plans.
+    The arguments are those of `ALP.larger_basis`.
     """
     each = SECONDS_PER_VARIABLE * model.structure.m
     grown = settings.basis != SEARCHED
@@ -102,11 +100,8 @@ def larger_basis(
     current = judged = _judged(simulated, plan, without_search(settings).basis)
     if grown:
         spent += each
-        singles = without_search(replace(settings, basis=SEARCHED))
-        smaller = PreparedALP(singles, model.structure).solve(model, ties=ties)
-        smaller.status.raise_if_interrupted()
-        before = None if smaller.policy is None else _judged(simulated, smaller, singles.basis)
-        if before is not None and not _is_better(current.gains, before.gains, difference):
+        singles = _with_singles(settings, model, simulated, ties)
+        if singles is not None and not _is_better(current.gains, singles.gains, difference):
             return Outcome((), 0.0, spent, 0)
     scopes = _next_scopes(settings, model.structure, judged, symmetry)
     while scopes is not None and failures < FAILURES:
@@ -131,6 +126,16 @@ def larger_basis(
             failures += 1
         scopes = grown_scopes(model.structure, scopes, judged.states, judged.errors, symmetry)
     return Outcome(best, best_seconds, spent, bases)
+
+
+def _with_singles(
+    settings: ALPSettings, model: FactoredMDP, simulated: FactoredMDP, ties: Ties | None
+) -> _Judged | None:
+    """Simulate the policy of the basis `singles`; return None if a time limit ends its plan."""
+    singles = without_search(replace(settings, basis=SEARCHED))
+    plan = PreparedALP(singles, model.structure).solve(model, ties=ties)
+    plan.status.raise_if_interrupted()
+    return None if plan.policy is None else _judged(simulated, plan, singles.basis)
 
 
 def _next_scopes(
