@@ -352,6 +352,19 @@ def test_actions_whose_sum_is_at_most_one_are_one_variable(tmp_path: Path) -> No
     assert len(structure.constraints) == 1
 
 
+def test_a_sum_with_a_number_below_zero_excludes_nothing(tmp_path: Path) -> None:
+    found = made(
+        tmp_path,
+        "n : {state-fluent, int, default = -1}; up : {action-fluent, bool, default = false};" + GO,
+        "n' = if (go ^ up) then 0 else -1;",
+        most="2",
+        rest="action-preconditions { go + up + n <= 1; };",
+    )
+    s = found.model.structure
+    assert s.action_names == ("up", "go")
+    assert [s.allowed((n,), (1, 1)) for n in range(2)] == [True, False]
+
+
 def test_a_sum_over_many_actions_is_a_cap(tmp_path: Path) -> None:
     objects = ", ".join(f"x{i}" for i in range(25))
     found = made(

@@ -187,18 +187,21 @@ def _exclusive_actions(world: World, fluents: Sequence[Fluent]) -> list[Variable
     A fluent that several conditions name belongs to the first, the longest of them.
     """
     free = {fluent.name: fluent for fluent in fluents}
+    instance = world.instance
+    every = instance.states | instance.intermediate | instance.actions
     members: dict[str, list[Fluent]] = {}
     parts = (part for _, condition in world.conditions for part in conjuncts(condition))
     limits = sorted(map(_sum_limit, parts), key=lambda limit: len(limit[0]), reverse=True)
     for names, most in limits:
-        if most != 1:
+        # A term below 0 would leave more for the others.
+        if most != 1 or any(name not in every or every[name].values != BOOLEAN for name in names):
             continue
-        group = [free[name] for name in names if name in free and free[name].values == BOOLEAN]
+        group = [free[name] for name in names if name in free]
         if len(group) > 1:
             for fluent in group:
                 del free[fluent.name]
             members[group[0].name] = group
-    taken = {*world.instance.states, *world.instance.actions}
+    taken = {*instance.states, *instance.actions}
     variables = []
     for fluent in fluents:
         if fluent.name in free:
