@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tarfile
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -95,6 +96,36 @@ def test_a_chain_in_continuous_time_by_hand(tmp_path: Path) -> None:
     assert model.structure.action_values == (("step",),)
     assert fmdp.plan(model).gain == pytest.approx(24 / 5)
     assert "continuous time, uniformised at rate 3" in model.remarks[1]
+
+
+def test_arrays_that_are_left_out_have_their_defaults(tmp_path: Path) -> None:
+    """One choice per state, one branch per choice, and action 0."""
+    ats = umbi.ats.ExplicitAts()
+    ats.num_players = 1
+    ats.add_state(), ats.add_state()
+    ats.set_initial_states([0])
+    ats.num_choice_actions, ats.choice_action_to_name = 1, ["move"]
+    for state in range(2):
+        choice = ats.add_state_choice(state)
+        choice.action = 0
+        choice.add_branch(1 - state, 1.0)
+    for name, value in (("gold", [0.0, 3.0]), ("label_gold", [0.0, 5.0])):
+        ats.add_reward_annotation(name).set_state_values(value)
+    ats.add_ap_annotation("gold").set_state_values([True, False])
+    paths = tmp_path / "model.umb", tmp_path / "short" / "model.umb"
+    paths[1].parent.mkdir()
+    umbi.ats.write(ats, paths[0])
+    optional = {"state-to-choices.bin", "choice-to-branches.bin", "actions/choices/values.bin"}
+    with tarfile.open(paths[0]) as whole, tarfile.open(paths[1], "w") as short:
+        assert optional <= set(whole.getnames())
+        for part in whole:
+            if part.name not in optional:
+                short.addfile(part, whole.extractfile(part))
+    model = umb.load(paths[1], rewards="gold")
+    assert model == umb.load(paths[0], rewards="gold")
+    assert fmdp.plan(model).gain == pytest.approx(1.5)
+    # A proposition of a name that is taken gets another one.
+    assert [q.name for q in model.quantities] == ["label_gold", "label_gold_"]
 
 
 @pytest.mark.parametrize("constants", [{"c": 2}, {"c": 5}])

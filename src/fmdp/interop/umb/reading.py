@@ -52,7 +52,7 @@ def _refuse_kinds(umb: Any) -> None:
     for reason, holds in reasons.items():
         if holds:
             raise InvalidModel(f"the model is {reason}; must be an MDP or a Markov chain")
-    initial = sum(map(bool, umb.state_is_initial))
+    initial = sum(map(bool, umb.state_is_initial or ()))
     if initial != 1:
         raise InvalidModel(f"there are {initial} initial states; must be one")
 
@@ -64,8 +64,7 @@ class _Reading:
         ts = umb.index.transition_system
         self.n, self.is_continuous = ts.num_states, ts.time == "stochastic"
         choices, branches = ts.num_choices, ts.num_branches
-        every = np.arange(self.n + 1) if umb.state_to_choices is None else umb.state_to_choices
-        of_states = _ranges("state-to-choices", every, self.n, choices)
+        of_states = _ranges("state-to-choices", umb.state_to_choices, self.n, choices)
         of_choices = _ranges("choice-to-branches", umb.choice_to_branches, choices, branches)
         self.states = np.repeat(np.arange(self.n), np.diff(of_states))
         self.rows = np.repeat(np.arange(choices), np.diff(of_choices))
@@ -133,10 +132,11 @@ class _Reading:
         self._add_deadlocks()
         paid, labels = self._annotated("rewards"), self._annotated("aps")
         means = {key: self._means(key, arrays) for key, arrays in paid.items()}
+        known = set(means)
         for key, arrays in labels.items():
             share = self._means(key, arrays)
             if share.any():  # Storm writes "deadlock" into every file
-                means[f"label_{key}" if key in means else key] = share
+                means[free_name(f"label_{key}" if key in means else key, known)] = share
         check_choice(rewards, minimise, means, max_states)
         chosen = rewards if minimise is None else minimise
         chosen = self._default(list(paid)) if chosen is None else chosen
@@ -221,6 +221,7 @@ class _Reading:
         words = [STEP] * ts.num_choices
         if ts.num_choice_actions:
             given = self.umb.choice_to_choice_action
+            given = [0] * ts.num_choices if given is None else given
             actions = _whole("actions/choices", given, ts.num_choices, ts.num_choice_actions)
             known += [f"action_{number}" for number in range(len(known), int(actions.max()) + 1)]
             words = [known[number] for number in actions.tolist()]
@@ -258,8 +259,8 @@ def _whole(name: str, given: Any, size: int, below: int) -> NDArray[np.int64]:
 
 
 def _ranges(name: str, given: Any, size: int, total: int) -> NDArray[np.int64]:
-    """Return the starts of ranges, which are sorted from 0 to `total`."""
-    starts = _whole(name, given, size + 1, total + 1)
+    """Return the starts of ranges, which are sorted from 0 to `total`; by default one each."""
+    starts = _whole(name, range(size + 1) if given is None else given, size + 1, total + 1)
     if starts[0] != 0 or starts[-1] != total or (np.diff(starts) < 0).any():
         raise InvalidModel(f"{name} must be sorted, from 0 to {total}")
     return starts
