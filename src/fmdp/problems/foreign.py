@@ -51,7 +51,7 @@ class Format:
 
     def holds(self, text: str) -> bool:
         """Return True if a text is a problem, or the target of an export, in this format."""
-        with_settings = self.settings and f"{self.suffix}," in text and "=" in text
+        with_settings = self.settings and f"{self.suffix}," in text
         return self.is_id(text) or text.endswith(self.suffix) or with_settings
 
     def paths(self, text: str) -> tuple[Path, ...]:
