@@ -69,6 +69,9 @@ def contents_of(path: Path, max_states: int | None) -> UmbContents:
         return UmbContents(umb, *_valuations(umb.index, decoder))
     except FmdpError:
         raise
+    except tarfile.ReadError as error:  # its other lines list the compressions that were tried
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise FileProblem(f"{path}: is no archive of a UMB file (ReadError: {reason})") from None
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise FileProblem(f"{path}: is no archive of a UMB file ({_line(error)})") from None
     except Exception as error:  # umbi raises whatever its parsers and assertions raise
