@@ -161,7 +161,8 @@ def test_noise_is_measured() -> None:
     def pays(state: Any, action: Any, generator: np.random.Generator) -> Any:
         won = generator.random() < 0.25 + 0.5 * state["x"]
         tips = generator.normal(action["a"], 0.5)
-        return {"x": int(generator.integers(2))}, {"won": won, "tips": tips, "fee": -action["a"]}
+        following = {"x": int(generator.integers(2))}
+        return following, {"won": won, "tips": tips, "fee": -1.5 * action["a"]}
 
     fitted = fmdp.from_simulator(
         pays, ({"x": 2}, {"a": 2}), 2_000, parents={"won": ["x"], "tips": ["a"], "fee": ["a"]}
@@ -170,6 +171,7 @@ def test_noise_is_measured() -> None:
     assert (won.kind, tips.kind, fee.kind) == ("bernoulli", "gaussian", "deterministic")
     assert tips.scale == pytest.approx(0.5, rel=0.1)
     assert any("'tips' varies within its rows" in note for note in fitted.notes)
+    assert any("'fee' is what the samples show, [-1.5, 0]," in note for note in fitted.notes)
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -322,6 +324,8 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown factor": ({"parents": {"pmup": ["crew"]}}, 'did you mean "pump"'),
     "an unknown range": ({"reward_ranges": {"sal": (0, 1)}}, 'did you mean "sale"'),
     "a bad range": ({"reward_ranges": {"sale": (1, 0)}}, "two numbers lo <= hi"),
+    "states alone": ({"variables": STATES}, r"must be a pair \(states, actions\)"),
+    "two states alone": ({"variables": {"x": 2, "y": 2}}, r"must be a pair \(states, actions\)"),
     "decode": ({"decode": dict.get}, "for the observations of an environment"),
     "reset": ({"reset": 3}, "'reset' of from_simulator must be a function"),
     "reset fails": ({"reset": lambda generator: 1 / 0}, "reset: fails: ZeroDivisionError"),

@@ -250,8 +250,8 @@ def _known(step: Any, variables: Any, is_env: bool, decodes: bool) -> _Known:
         known = _Known(_of_spaces(step), False)
     elif isinstance(variables, Structure):
         known = _Known(variables, True)
-    elif isinstance(variables, tuple | list):
-        if len(variables) != 2:
+    elif isinstance(variables, tuple | list | Mapping):
+        if len(variables) != 2 or isinstance(variables, Mapping):
             raise InvalidParameter(
                 f"the variables of {_OWNER} must be a pair (states, actions); got "
                 f"{quoted(variables)}"
@@ -375,7 +375,8 @@ def _structure(
         return s, ["scopes and ranges are those that were given, and the intervals trust them"]
     rewards = payments.names or ()
     scopes = _given_scopes(s, payments, parents)
-    shown = steps.rewards.min(axis=0), steps.rewards.max(axis=0)
+    # Adding 0 turns -0.0, such as the cost of no order, into 0.0.
+    shown = steps.rewards.min(axis=0) + 0.0, steps.rewards.max(axis=0) + 0.0
     ranges = [
         payments.ranges.get(name, (float(shown[0][k]), float(shown[1][k])))
         for k, name in enumerate(rewards)
