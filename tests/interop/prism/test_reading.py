@@ -254,6 +254,15 @@ def test_constants_and_rewards_that_are_not_there() -> None:
         prism.loads(HEATER, {"cost": "much"}, "heat")
     with pytest.raises(InvalidParameter, match="no rewards called 'het', only 'comfort', 'heat'; "):
         prism.loads(HEATER, {"cost": 1}, "het")
+    with pytest.raises(InvalidParameter, match="'cost' must be CONSTANT=VALUE, rewards=NAME"):
+        fmdp.problem("heater.prism,cost")
+
+
+def test_a_file_without_rewards_says_so() -> None:
+    chain = "dtmc module m x : [0..1]; [] true -> (x'=1-x); endmodule "
+    assert prism.loads(chain).remarks[-1].startswith("no reward structure: all rewards are 0")
+    assert not prism.loads(chain + "rewards true : x; endrewards").remarks
+    assert not prism.loads(chain + 'label "one" = x=1;', rewards="one").remarks
 
 
 CIRCLE = prism.dumps(fmdp.problem("circle:3"))

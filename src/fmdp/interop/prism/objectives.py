@@ -29,7 +29,11 @@ class Objective:
 
     @property
     def remarks(self) -> list[str]:
-        """What users must know about the sign of the gain."""
+        """What users must know about the gain: its sign, and that it is 0 without rewards."""
+        if self.structure is None:
+            return [
+                "no reward structure: all rewards are 0 (rewards=NAME maximises that of a label)"
+            ]
         return [minimising(self.name)] if self.minimises else []
 
 
