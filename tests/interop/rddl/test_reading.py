@@ -497,6 +497,21 @@ def test_what_cannot_be_read_is_refused_by_name(
     assert "\n" not in str(refused.value)
 
 
+def test_a_syntax_error_names_the_file_and_its_line(tmp_path: Path) -> None:
+    domain, instance = tmp_path / "domain.rddl", tmp_path / "instance.rddl"
+    domain.write_text(
+        f"domain d {{\n pvariables {{ {BIT}{GO} }};\n cpfs {{ s' = go; }};\n reward = s;\n}}"
+    )
+    start = "instance i {\n domain = d;\n"
+    instance.write_text(f"{start} horizon = -3; }}\n")
+    with pytest.raises(FmdpError, match=r"instance\.rddl: line 3 is not RDDL: "):
+        fmdp.problem(f"{domain}+{instance}")
+    instance.write_text(f"{start} horizon = 3; discount = 1.0; }}\n")
+    domain.write_text(domain.read_text().replace("= go;", "= = go;"))
+    with pytest.raises(FmdpError, match=r"domain\.rddl: line 3 is not RDDL: "):
+        fmdp.problem(f"{domain}+{instance}")
+
+
 def test_a_probability_out_of_reach_is_not_refused(tmp_path: Path) -> None:
     law = "s' = if (s) then Bernoulli(0.5) else if (go) then Bernoulli(s + 0.5) else s;"
     found = made(tmp_path, BIT + GO, law)

@@ -141,9 +141,20 @@ def _uncommented(path: Path) -> str:
     return "\n".join(kept) + "\n"
 
 
+def _located(message: str, domain: Path, instance: Path, before: int) -> str:
+    """Return an error of the parser, which counts `before` lines before those of the instance."""
+    place = re.match(r"Syntax error on line (\d+): ", message)
+    if place is None:
+        return f"{domain} with {instance}: is not RDDL: {message[:300]}"
+    line = int(place[1])
+    path, line = (domain, line) if line <= before else (instance, line - before)
+    return f"{path}: line {line} is not RDDL: {message[place.end() :][:300]}"
+
+
 def parsed(domain: Path, instance: Path) -> Any:
     """Return pyRDDLGym's syntax tree of a domain with an instance."""
-    text = "\n".join(_uncommented(path) for path in (domain, instance))
+    texts = [_uncommented(path) for path in (domain, instance)]
+    text = "\n".join(texts)
     for block in ("domain", "instance"):
         if not re.search(rf"\b{block}\s+[\w-]+\s*\{{", text):
             where = domain if block == "domain" else instance
@@ -160,7 +171,7 @@ def parsed(domain: Path, instance: Path) -> Any:
         _parser.cache_clear()
         message = re.sub(r"\x1b\[\d*m", "", str(error)) or "it ends too early"
         said = " ".join(message.split())
-        raise FileProblem(f"{domain} with {instance}: is not RDDL: {said[:300]}") from None
+        raise FileProblem(_located(said, domain, instance, texts[0].count("\n") + 1)) from None
     if tree is None:
         raise FileProblem(f"{domain} with {instance}: holds no RDDL")
     return tree
