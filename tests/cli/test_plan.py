@@ -65,18 +65,13 @@ def test_the_jao_product_has_its_closed_forms(run: Any) -> None:
 def test_the_discounted_objective_is_the_mean_of_the_value(run: Any) -> None:
     """One machine that is 1 surely from the first step on, if it is restarted: V = (0, 1) +
     discount / (1 - discount), so the mean over both states is .5 + 9 at .9."""
-    plan = run(
-        "plan",
-        "circle:1,dynamics=guestrin",
-        "--criterion",
-        "discounted",
-        "--discount",
-        ".9",
-        "--tolerance",
-        "1e-9",
-        "--json",
-    ).json
+    discounted = ("--criterion", "discounted", "--discount", ".9", "--tolerance", "1e-9")
+    plan = run("plan", "circle:1,dynamics=guestrin", *discounted, "--json").json
     assert plan["objective"] == pytest.approx(9.5, abs=1e-8)
+    assert (
+        "9.5, the mean over all states"
+        in run("plan", "circle:1,dynamics=guestrin", *discounted).out
+    )
 
 
 @pytest.mark.parametrize(

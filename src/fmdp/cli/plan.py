@@ -408,7 +408,8 @@ def value_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str,
     if objective is not None:
         value = known_number(objective, *(bounds or (None, None)))
         if horizon is None:
-            yield "objective", value
+            mean = ", the mean over all states" if result["planner"] == "exact" else ""
+            yield "objective", value + mean
         else:
             yield "value", f"{value} over {horizon:,} steps from the initial state"
     elif horizon is not None:
