@@ -334,14 +334,15 @@ def scopes_text(scopes: Mapping[str, Any]) -> str:
 def basis_text(basis: Mapping[str, Any]) -> str:
     """Return what a growing basis has become, and when."""
     text = "singles"
-    if basis["scopes"]:  # 0 again if learned scopes have changed since
+    if basis["scopes"]:  # 0 again if larger ones were given up
         largest = basis["largest_scope"]
         variables = "1 variable" if largest == 1 else f"up to {largest} variables"
         text = f"{basis['scopes']:,} scopes of {variables}"
     text += f"; {basis['bases_tried']:,} larger ones tried"
     if not basis["changes"]:
         return text
-    return f"{text}, {basis['changes']:,} kept, the last at step {basis['last_change']:,}"
+    times = "once" if basis["changes"] == 1 else f"{basis['changes']:,} times, last"
+    return f"{text}, changed {times} at step {basis['last_change']:,}"
 
 
 def settings_text(learner: Learner) -> str:
