@@ -161,11 +161,7 @@ def from_simulator(
         s.reward_names if known.complete else None,
         _ranges(known, {} if reward_ranges is None else reward_ranges),
     )
-    title = _name_of(step, is_env) if name is None else name
-    if not isinstance(title, str) or not title.isprintable():
-        raise InvalidParameter(
-            f"the 'name' of {_OWNER} must be a printable text; got {quoted(name)}"
-        )
+    title = _title(step, is_env, name)
     with reporting(progress, f"sampling {title}", _OWNER) as report:
         check = partial(_given_scopes, s, payments, parents)
         ask = partial(collected, number=number, s=s, check=check, report=report)
@@ -174,12 +170,11 @@ def from_simulator(
             if is_env
             else _of_function(step, s, payments, reset, ask, number, seed)
         )
-    trajectory = steps.runs > 0
-    if first is None and trajectory:
+    if first is None and steps.runs > 0:
         first = tuple(steps.states[0].tolist())
     structure, more = _structure(known, steps, payments, parents, most)
     _refuse_large_tables(structure)
-    counts = Counts(structure, has_rewards=True, fixed_visits=not trajectory)
+    counts = Counts(structure, has_rewards=True, fixed_visits=steps.runs == 0)
     counts.add(steps)
     if zeros:
         more += _allow_seen(counts, steps)
@@ -356,10 +351,18 @@ def _ranges(known: _Known, given: Any) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _name_of(step: Any, is_env: bool) -> str:
+def _title(step: Any, is_env: bool, given: str | None) -> str:
+    """Return the name of the model."""
+    if given is not None:
+        if not isinstance(given, str) or not given.isprintable():
+            raise InvalidParameter(
+                f"the 'name' of {_OWNER} must be a printable text; got {quoted(given)}"
+            )
+        return given
     if is_env:
-        return str(step.spec.id) if step.spec is not None else type(step.unwrapped).__name__
-    name = str(getattr(step, "__name__", type(step).__name__))
+        name = str(step.spec.id) if step.spec is not None else type(step.unwrapped).__name__
+    else:
+        name = str(getattr(step, "__name__", type(step).__name__))
     return name if name.isprintable() else "simulator"
 
 
