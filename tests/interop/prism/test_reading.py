@@ -258,6 +258,18 @@ def test_constants_and_rewards_that_are_not_there() -> None:
         fmdp.problem("heater.prism,cost")
 
 
+def test_a_part_of_a_reward_structure_has_another_name_than_the_whole() -> None:
+    """The profit is 2 + 1 per step if x and y stay 1; a part must not pass for it."""
+    module = "module {0}m {0} : [0..1] init 1; [go] true -> true; [no] true -> ({0}'=0); endmodule "
+    rewards = 'rewards "profit" true : 2*x; true : y; endrewards'
+    model = prism.loads("mdp " + module.format("x") + module.format("y") + rewards)
+    assert model.structure.reward_names == ("profit_1", "profit_2")
+    plan = fmdp.plan(model, limits={"reward": (">=", 2.5)})
+    assert plan.gain == pytest.approx(3.0, abs=1e-6)
+    with pytest.raises(FmdpError, match="no reward factor or quantity is called 'profit'"):
+        fmdp.plan(model, limits={"profit": (">=", 2.5)})
+
+
 def test_a_file_without_rewards_says_so() -> None:
     chain = "dtmc module m x : [0..1]; [] true -> (x'=1-x); endmodule "
     assert prism.loads(chain).remarks[-1].startswith("no reward structure: all rewards are 0")

@@ -227,9 +227,10 @@ def _paid(
 def _reward_names(
     notes: Sequence[FactorNote | None], base: str, taken: Collection[str]
 ) -> list[str]:
+    """Return the names of reward factors; none of several parts has the name of the whole."""
     names: list[str] = []
     for place, note in enumerate(notes, start=1):
-        name = base if place == 1 else f"{base}_{place}"
+        name = base if len(notes) == 1 else f"{base}_{place}"
         while name in taken:
             name += "_"
         names.append((note.name if note is not None else None) or name)
