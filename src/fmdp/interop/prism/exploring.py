@@ -69,11 +69,13 @@ def explored_model(
     explicit, remarks = _Assembly(program, objective, space).explicit()
     variables = program.variables
     sizes = [variable.high - variable.low + 1 for variable in variables]
-    found = f"{len(space.states):,} reachable states of {describe_count(count(sizes))}"
+    sizes_text = f"{len(space.states):,} reachable states of {describe_count(count(sizes))}"
     joined = "one variable" if len(variables) == 1 else f"one variable, {explicit.variable}"
     model = explicit.model(name, max_states)
     return model.with_remarks(
-        f"{found} assignments, as the values of {joined} ({reason})", *remarks, *objective.remarks
+        f"{sizes_text} assignments, as the values of {joined} ({reason})",
+        *remarks,
+        *objective.remarks,
     )
 
 
@@ -96,8 +98,8 @@ class _Space:
 
 
 @dataclass
-class _Found:
-    """Lists that grow with the layers."""
+class _Lists:
+    """The parts of a space in the order of exploration: one array per group of choices."""
 
     owners: list[Indices] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -149,13 +151,13 @@ class _Exploration:
         """Explore from the initial state, layer by layer."""
         rows = [np.array([variable.first for variable in self.variables], dtype=np.int64)]
         index = {rows[0].tobytes(): 0}
-        found, first = _Found(), 0
+        lists, first = _Lists(), 0
         # So many states at a time that the successors of a layer fit into memory.
         commands = sum(len(module.commands) for module in self.program.modules)
         size = max(1, _LAYER // (commands * len(self.variables)))
         while first < len(rows):
             layer = np.array(rows[first : first + size])
-            distinct, places = _distinct(self._expanded(layer, first, found))
+            distinct, places = _distinct(self._expanded(layer, first, lists))
             known = np.empty(len(distinct), dtype=np.int64)
             for place, row in enumerate(distinct):
                 known[place] = index.setdefault(row.tobytes(), len(index))
@@ -163,15 +165,15 @@ class _Exploration:
                     rows.append(row)
             if len(rows) > self.most:
                 self._refuse_size("states", self.most, "; max-states=N allows more")
-            found.successors.append(known[places])
+            lists.successors.append(known[places])
             first += len(layer)
-        return _sorted(np.array(rows), found)
+        return _sorted(np.array(rows), lists)
 
     def _refuse_size(self, what: str, most: int, hint: str = "") -> NoReturn:
         raise TooLarge(f"more than {most:,} {what} can be reached{hint}", 8 * most + 8, 8 * most)
 
-    def _expanded(self, layer: NDArray[np.int64], first: int, found: _Found) -> NDArray[np.int64]:
-        """Add the choices of a layer to `found`; return the successors of the new entries."""
+    def _expanded(self, layer: NDArray[np.int64], first: int, lists: _Lists) -> NDArray[np.int64]:
+        """Add the choices of a layer to `lists`; return the successors of the new entries."""
         values = values_of(self.variables, layer) | self.program.constants
         every = np.arange(len(layer))
         made = [np.empty((0, len(self.variables)), dtype=np.int64)]
@@ -191,13 +193,13 @@ class _Exploration:
                 if len(combined) > MOST_CHOICES:
                     self._refuse_size(f"choices of [{label}]", MOST_CHOICES)
             for chosen, at in combined:
-                base = len(found.names)
+                base = len(lists.names)
                 owner, chance, successors = self._outcomes(chosen, at, layer, values)
-                found.owners.append(first + at)
-                found.names += [name] * len(at)
-                found.labels += [label] * len(at)
-                found.rows.append(base + owner)
-                found.chances.append(chance)
+                lists.owners.append(first + at)
+                lists.names += [name] * len(at)
+                lists.labels += [label] * len(at)
+                lists.rows.append(base + owner)
+                lists.chances.append(chance)
                 self.entries += len(chance)
                 made.append(successors)
         return np.concatenate(made)
@@ -347,13 +349,13 @@ def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Indices]:
     return distinct, places.reshape(-1)
 
 
-def _sorted(states: NDArray[np.int64], found: _Found) -> _Space:
-    """Return what was found with sorted states, and choices in the order of their states."""
+def _sorted(states: NDArray[np.int64], lists: _Lists) -> _Space:
+    """Return the space with sorted states, and choices in the order of their states."""
     order = np.lexsort(states.T[::-1])
     new = np.empty(len(states), dtype=np.int64)
     new[order] = np.arange(len(states))
     nothing = np.empty(0, dtype=np.int64)
-    owners = new[np.concatenate([nothing, *found.owners])]
+    owners = new[np.concatenate([nothing, *lists.owners])]
     choices = np.argsort(owners, kind="stable")
     moved = np.empty(len(choices), dtype=np.int64)
     moved[choices] = np.arange(len(choices))
@@ -361,11 +363,11 @@ def _sorted(states: NDArray[np.int64], found: _Found) -> _Space:
         states[order],
         int(new[0]),
         owners[choices],
-        [found.names[choice] for choice in choices.tolist()],
-        [found.labels[choice] for choice in choices.tolist()],
-        moved[np.concatenate([nothing, *found.rows])],
-        new[np.concatenate([nothing, *found.successors])],
-        np.concatenate([np.empty(0), *found.chances]),
+        [lists.names[choice] for choice in choices.tolist()],
+        [lists.labels[choice] for choice in choices.tolist()],
+        moved[np.concatenate([nothing, *lists.rows])],
+        new[np.concatenate([nothing, *lists.successors])],
+        np.concatenate([np.empty(0), *lists.chances]),
     )
 
 
