@@ -467,12 +467,13 @@ def test_preconditions_of_actions_are_constraints(tmp_path: Path) -> None:
             "action-preconditions { k > 0; k < 3; };",
             "action-fluent k may not be 0, its default",
         ),
-        (
+        pytest.param(
             "n : {state-fluent, int, default = 0};" + GO,
             "n' = n + go;",
             "0",
             "",
             "n is a number without end",
+            marks=pytest.mark.slow,  # lists 65,536 states first
         ),
         (BIT + GO, "s' = Bernoulli(1.5 * s + go);", "0", "", "has the probability"),
         (BIT + GO, "s' = (Poisson(3) > 2);", "0", "", "the law Poisson is not read"),
