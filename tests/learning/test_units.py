@@ -106,11 +106,14 @@ def test_worths_that_differ_by_rounding_are_equal() -> None:
     structure = Structure((4, 2), (1,), ((0,), (1,)), ((0,),), ((0.0, 1.0),))
     noise = 1e-13
     worths = np.array([1.0, 1.0 - noise, 0.5, 1.0 + noise, 3.0, 3.0 + noise])
+    possible = np.ones(4 * 4 + 2 * 2, dtype=np.bool_)
+    possible[7] = False  # the last value in the second row
     for unit in (1.0, *UNITS):
         scaled = replace(structure, reward_ranges=((0.0, unit),))
-        cells, best = _worth_of_cells(scaled, worths * unit)
+        cells, best = _worth_of_cells(scaled, worths * unit, possible)
         assert cells[:4] == pytest.approx([1.0, 1.0, 0.0, 1.0])
         assert best[:4] == pytest.approx([1 / 3, 1 / 3, 0.0, 1 / 3])
+        assert best[4:8] == pytest.approx([1 / 2, 1 / 2, 0.0, 0.0])
         assert list(cells[16:18]) == [0.0, 0.0]
         assert list(best[16:18]) == [0.5, 0.5]
         assert _worths_differ(scaled, worths * unit)
