@@ -62,6 +62,14 @@ def free_name(name: str, taken: set[str]) -> str:
     return name
 
 
+def negative_name(name: str) -> str:
+    """Return the name of rewards that are the negatives of what is minimised.
+
+    What is minimised keeps its own name, as a quantity, so that limits and fronts mean it.
+    """
+    return f"minus_{name}"
+
+
 def minimising(name: str) -> str:
     """Return the remark on a model that minimises."""
     sign = "rewards are its negatives, and the least long-run average is minus the gain"

@@ -133,6 +133,10 @@ def test_the_best_and_the_least_average() -> None:
     assert plan.gain == pytest.approx(0.0, abs=1e-9)
     assert least.remarks[-1].startswith("minimises taken: rewards are its negatives")
     assert least.rewards[0].min() == -4.0
+    # A limit on what is minimised means what the file says, not its negative.
+    assert least.structure.reward_names == ("minus_taken",)
+    taken = next(quantity for quantity in least.quantities if quantity.name == "taken")
+    assert taken.table.max() == 4.0
 
 
 def test_the_front_of_two_structures() -> None:

@@ -76,6 +76,8 @@ def test_an_mdp_by_hand(tmp_path: Path) -> None:
     assert model.remarks[0] == "states without a choice get a self-loop: 1, e.g. state 1"
     assert oracles.optimal(oracles.dense(model)).gain[0] == pytest.approx(10.0)
     least = umb.load(tmp_path / "small.umb", minimise="pay")
+    assert least.structure.reward_names == ("minus_pay",)
+    assert (least.quantities[0].name, least.quantities[0].table.max()) == ("pay", 10.0)
     assert oracles.optimal(oracles.dense(least)).gain[0] == pytest.approx(-1.5)
 
 

@@ -431,7 +431,7 @@ class _Assembly:
         name = "/".join(variable.name for variable in variables)
         while action == name:
             action += "_"
-        sign = -1.0 if self.objective.minimises else 1.0
+        sign = 1.0 if self.objective.minimised is None else -1.0
         main = self.objective.structure
         model = Explicit(
             name,

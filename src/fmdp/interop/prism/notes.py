@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from fmdp.errors import FmdpError, InvalidModel
+from fmdp.interop.choosing import negative_name
 from fmdp.interop.effects import with_effects
 from fmdp.interop.explicit import STEP
 from fmdp.interop.prism.objectives import Objective
@@ -188,7 +189,7 @@ def finished(
                 for plain, note in zip(state_names, notes, strict=True)
             ],
             action_names=actions.names,
-            reward_names=_reward_names(reward_notes, objective.name, quantities),
+            reward_names=_reward_names(reward_notes, objective, quantities),
             state_values=[
                 values if note is None else note.content.get("values", values)
                 for note, values in zip(notes, state_values, strict=True)
@@ -215,8 +216,8 @@ def _paid(
 ) -> tuple[list[FloatArray], list[Any]]:
     """Return the tables of the reward factors, and their ranges."""
     means = [rows[..., 0] for _, _, rows in rewards]
-    if objective.minimises:
-        means = [negated(table, objective.name) for table in means]
+    if objective.minimised is not None:
+        means = [negated(table, objective.minimised) for table in means]
         return means, [range_of(table) for table in means]
     return means, [
         range_of(table) if note is None else note.content.get("range", range_of(table))
@@ -225,15 +226,19 @@ def _paid(
 
 
 def _reward_names(
-    notes: Sequence[FactorNote | None], base: str, taken: Collection[str]
+    notes: Sequence[FactorNote | None], objective: Objective, taken: Collection[str]
 ) -> list[str]:
     """Return the names of reward factors; none of several parts has the name of the whole."""
     names: list[str] = []
     for place, note in enumerate(notes, start=1):
-        name = base if len(notes) == 1 else f"{base}_{place}"
+        name = objective.name if len(notes) == 1 else f"{objective.name}_{place}"
+        if note is not None and note.name:
+            name = note.name if objective.minimised is None else negative_name(note.name)
+            names.append(name)
+            continue
         while name in taken:
             name += "_"
-        names.append((note.name if note is not None else None) or name)
+        names.append(name)
     return names
 
 

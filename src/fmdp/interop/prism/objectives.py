@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fmdp.interop.choosing import check_choice, free_name, minimising
+from fmdp.interop.choosing import check_choice, free_name, minimising, negative_name
 from fmdp.interop.prism.program import Program, Rewards
 from fmdp.interop.prism.tokens import refuse
 from fmdp.model.quantities import TOTAL
@@ -23,7 +23,8 @@ class Objective:
     """Base of the names of reward factors."""
     structure: Rewards | None
     """The reward structure that is optimised; None if there is none."""
-    minimises: bool
+    minimised: str | None
+    """The structure or label that is minimised; it is measured as well."""
     measured: tuple[tuple[str, Rewards], ...]
     """The others, by names that are different from each other and from reward factors."""
 
@@ -34,7 +35,7 @@ class Objective:
             return [
                 "no reward structure: all rewards are 0 (rewards=NAME maximises that of a label)"
             ]
-        return [minimising(self.name)] if self.minimises else []
+        return [] if self.minimised is None else [minimising(self.minimised)]
 
 
 def objective_of(
@@ -48,14 +49,16 @@ def objective_of(
         chosen = _only(program, list(structures))
     main = None if chosen is None else structures[chosen]
     name = TOTAL if chosen is None or main is None or not main.name else chosen
+    if minimise is not None:
+        name = negative_name(minimise)
     taken = {TOTAL, name}
     measured = []
     for key, structure in structures.items():
-        if structure is main:
+        if structure is main and minimise is None:
             continue
         noted = structure.notes[0].content.get("name", key) if structure.is_quantity else key
         measured.append((free_name(noted, taken), structure))
-    return Objective(name, main, minimise is not None, tuple(measured))
+    return Objective(name, main, minimise, tuple(measured))
 
 
 def _names(program: Program) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp.errors import InvalidModel, InvalidParameter
-from fmdp.interop.choosing import check_choice, free_name, minimising
+from fmdp.interop.choosing import check_choice, free_name, minimising, negative_name
 from fmdp.interop.explicit import STAY, STEP, Explicit, Indices, numbered, uniformised
 from fmdp.interop.umb.archives import UmbContents
 from fmdp.model.factored import FactoredMDP
@@ -140,8 +140,12 @@ class _Reading:
         check_choice(rewards, minimise, means, max_states)
         chosen = rewards if minimise is None else minimise
         chosen = self._default(list(paid)) if chosen is None else chosen
-        sign = 1.0 if minimise is None else -1.0
-        taken = {TOTAL, chosen or TOTAL}
+        paying = {} if chosen is None else {chosen: means[chosen]}
+        if minimise is not None:
+            paying = {negative_name(minimise): 0.0 - means[minimise]}
+        elif chosen is not None:
+            del means[chosen]
+        taken = {TOTAL, *paying}
         variable, values = self._named()
         names, numbers = self._actions()
         rows, successors, chances = self.rows, self.successors, self.chances
@@ -162,7 +166,7 @@ class _Reading:
             rows,
             successors,
             chances,
-            {} if chosen is None else {chosen: sign * means.pop(chosen) + 0.0},
+            paying,
             {free_name(key, taken): measured for key, measured in means.items()},
         )
         if minimise is not None:
