@@ -641,7 +641,8 @@ def hard(numbers: Numbers) -> str:
         f"**Where planning is hard**, the planner decides. The example is `{GUESTRIN}` with T = "
         f"{part['steps']:,}, medians of {part['seeds']} seeds. With the exact planner the regret "
         f"is {exact['PSRL']} for PSRL, {exact['DORL']} for DORL and {exact['f-Rmax']} for f-Rmax. "
-        f"With the linear planner and single-variable bases it is {linear['PSRL']} for PSRL, "
+        f"With the linear planner, whose basis grows inside PSRL and consists of single variables "
+        f"for the others, it is {linear['PSRL']} for PSRL, "
         f"{linear['DORL']} for DORL and {linear['f-Rmax']} for f-Rmax. FSRL, with the span "
         f"planner, has {_whole(_median(cells['FSRL']))}."
     )
