@@ -34,17 +34,17 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@test -n "$(PYTHON)" || { echo "fmdp needs Python 3.11 or later; none found on PATH (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
-	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,umb]'
 	# pip compiles what it installs, but not what is used from where it lies.
 	$(BIN)/python -m compileall -q src
 	touch $@
 
 $(INSTALLED_BENCH): $(INSTALLED)
-	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,bench]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,umb,bench]'
 	touch $@
 
 $(INSTALLED_RELEASE): $(INSTALLED)
-	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,release]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,umb,release]'
 	touch $@
 
 reproduce: $(INSTALLED) ## the main job: the paper's figure and table, and ours beside them
@@ -107,7 +107,7 @@ release-check: $(INSTALLED_RELEASE) ## wheel and sdist, installed and used under
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,dask,plots,frames,testing,bench,docs,dev,release]'
+	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,umb,dask,plots,frames,testing,bench,docs,dev,release]'
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
 	rm -rf build/lock
 
