@@ -34,11 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fmdp._base.parameters import Parameter
+    from fmdp.learning.agent import Agent
     from fmdp.learning.learner import Learner
+    from fmdp.learning.residuals import Finding
     from fmdp.model import FactoredMDP
     from fmdp.planning.plan import Planner
     from fmdp.simulation import Run
     from fmdp.simulation.baseline import AgainstRandom
+    from fmdp.simulation.regret import Reference
 
 RUN_KEYS = (
     *("regret", "gap_regret", "gain", "gain_kind", "steps", "episodes"),
@@ -86,10 +89,8 @@ def learn(
         refuse_unwritable(out, problem, log)
     started = time.perf_counter()
     from fmdp._base.compiled import seconds_loading
-    from fmdp.logs import warm
     from fmdp.problems import problem as problem_of
     from fmdp.simulation import Simulation, reference_for
-    from fmdp.simulation.baseline import compare_with_random
     from fmdp.simulation.loop import SEED, STEPS, no_regret_reason
 
     n_steps, n_seed = STEPS.parse(steps, "fmdp learn"), SEED.parse(seed, "fmdp learn")
@@ -97,16 +98,7 @@ def learn(
         model = problem_of(problem)
         chosen, reason = make_learner(learner, set or (), request, model)
         agent = chosen.start(model)
-        learns_scopes = agent.statistics.stepwise
-        findings: tuple[Any, ...] = ()
-        if log is not None or learns_scopes:
-            agent.test_scopes()
-        if log is not None:
-            warm(agent, log)
-            findings = agent.scope_findings
-        if not learns_scopes:
-            # Simulated steps follow the scopes; they would hide what the log shows.
-            agent.test_scopes(False)
+        findings = observed_findings(agent, log)
         startup = time.perf_counter() - started
         loaded = [seconds_loading()]
         no_regret = no_regret_reason(model, agent, n_steps, regret)
@@ -120,12 +112,14 @@ def learn(
     if out is not None:
         with held():  # another Ctrl-C must not interrupt the saving
             agent.save(out)
-    comparison, interrupted = None, run.interrupted
-    if chosen.role == "learner" and not interrupted and reference is not None:
-        try:
-            comparison = compare_with_random(run, model, reference)
-        except KeyboardInterrupt:  # the run is finished and reported, the comparison is unknown
-            interrupted = True
+    comparison, interrupted = compared_with_random(run, agent, model, reference)
+    times = {
+        "seconds": max(run.seconds - (loaded[2] - loaded[1]), 0.0),
+        "seconds_startup": startup + loaded[2] - loaded[0],
+        "seconds_reference": None
+        if reference is None
+        else max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
+    }
     result: dict[str, Any] = {
         "problem": problem,
         "learner": learner.partition(",")[0],
@@ -137,13 +131,9 @@ def learn(
         "seed": n_seed,
         **{key: getattr(run, key) for key in RUN_KEYS},
         "curve": None if reference is None else run.curve,
-        "seconds": max(run.seconds - (loaded[2] - loaded[1]), 0.0),
         "states": model.structure.n_states,
         "actions": model.structure.n_actions,
-        "seconds_startup": startup + loaded[2] - loaded[0],
-        "seconds_reference": None
-        if reference is None
-        else max(reference.seconds - (loaded[1] - loaded[0]), 0.0),
+        **times,
         "no_regret_reason": no_regret,
         "scopes": chosen.learned_scopes(agent),
         "basis": agent.basis,
@@ -154,15 +144,53 @@ def learn(
         print_json(result)
     else:
         print_run(result, run, chosen, out)
-    if findings and learns_scopes:
-        others = ", ".join(finding.variable for finding in findings[1:])
-        say(f"the scopes may be wrong: {findings[0]}" + (f"; likewise {others}" if others else ""))
-    elif findings:
-        for finding in findings:
-            say(f"the model may be wrong: in {log}, {finding}")
+    warn_of_findings(findings, agent, log)
     if comparison is not None and not comparison.better:
         warn_of_random(comparison, run.steps, result["planner"])
     return INTERRUPTED if interrupted else 0
+
+
+def observed_findings(agent: Agent, log: str | None) -> tuple[Finding, ...]:
+    """Let the agent observe a log, if there is one, and return what it shows about wrong scopes.
+
+    Learners of scopes go on testing in the run. Others do not: simulated steps follow the scopes of
+    the model, and would hide what the log shows.
+    """
+    from fmdp.logs import warm
+
+    learns_scopes = agent.statistics.stepwise
+    if log is not None or learns_scopes:
+        agent.test_scopes()
+    if log is not None:
+        warm(agent, log)
+    findings = agent.scope_findings
+    if not learns_scopes:
+        agent.test_scopes(False)
+    return findings
+
+
+def compared_with_random(
+    run: Run, agent: Agent, model: FactoredMDP, reference: Reference | None
+) -> tuple[AgainstRandom | None, bool]:
+    """Return the comparison with random actions, if there can be one, and whether Ctrl-C came."""
+    from fmdp.simulation.baseline import compare_with_random
+
+    if agent.learner.role != "learner" or run.interrupted or reference is None:
+        return None, run.interrupted
+    try:
+        return compare_with_random(run, model, reference), False
+    except KeyboardInterrupt:  # the run is finished and reported, the comparison is unknown
+        return None, True
+
+
+def warn_of_findings(findings: Sequence[Finding], agent: Agent, log: str | None) -> None:
+    """Print which scopes seem to be wrong."""
+    if findings and agent.statistics.stepwise:
+        others = ", ".join(finding.variable for finding in findings[1:])
+        say(f"the scopes may be wrong: {findings[0]}" + (f"; likewise {others}" if others else ""))
+        return
+    for finding in findings:
+        say(f"the model may be wrong: in {log}, {finding}")
 
 
 def settings_of(planner: Any) -> dict[str, Any] | None:
@@ -248,41 +276,12 @@ def make_planner(
 
 
 def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | None) -> None:
-    idle = {
-        p.name
-        for p in learner.parameters
-        if p.only_with and getattr(learner, p.only_with[0]) not in p.only_with[1]
-    }
-    parameters = ", ".join(
-        f"{key}={value}"
-        for key, value in result["parameters"].items()
-        if value is not None and key not in idle
-    )
-    # The end, and the powers of ten.
-    decades = [
-        (t, regret) for t, regret in run.curve if t == run.steps or str(t).rstrip("0") == "1"
-    ]
-    reference = "the optimal gain"
-    if run.gain_kind != "exact":
-        reference = "an upper bound on the gain: the regret is at most this"
-    measured = [
-        ("regret", short_number(run.regret, 6)),
-        ("gap regret", short_number(run.gap_regret, 6)),
-        ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),
-        ("measured against", f"{short_number(run.gain, 9)}, {reference}"),
-    ]
-    if run.regret is None:
-        reason = str(run.no_regret_reason).replace("regret=True", "--regret")
-        measured = [
-            ("total reward", short_number(run.total_reward, 6)),
-            ("regret", f"not computed: {reason}"),
-        ]
     rows = [
         ("problem", f"{result['problem']}, {describe_count(result['states'])} states"),
-        ("learner", result["learner"] + (f" ({parameters})" if parameters else "")),
+        ("learner", result["learner"] + parameters_text(result["parameters"], learner)),
         ("planner", planner_text(result) + settings_text(learner)),
         ("steps", f"{run.steps:,}" + (" (interrupted)" if run.interrupted else "")),
-        *measured,
+        *regret_rows(run),
     ]
     if run.planner_calls:
         plans = f"{run.episodes:,}, {run.planner_calls:,} plans"
@@ -303,6 +302,41 @@ def print_run(result: dict[str, Any], run: Run, learner: Learner, out: Path | No
     if out is not None:
         rows.append(("saved", f"the learner, in {out}"))
     print_people(columns(rows))
+
+
+def parameters_text(values: Mapping[str, Any], learner: Learner) -> str:
+    """Return the parameters that have an effect, in brackets."""
+    idle = {
+        p.name
+        for p in learner.parameters
+        if p.only_with and getattr(learner, p.only_with[0]) not in p.only_with[1]
+    }
+    shown = [f"{key}={value}" for key, value in values.items() if value is not None]
+    shown = [text for text in shown if text.partition("=")[0] not in idle]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def regret_rows(run: Run) -> list[tuple[str, str]]:
+    """Return the regret and what it is measured against, or why there is none."""
+    if run.regret is None:
+        reason = str(run.no_regret_reason).replace("regret=True", "--regret")
+        return [
+            ("total reward", short_number(run.total_reward, 6)),
+            ("regret", f"not computed: {reason}"),
+        ]
+    reference = "the optimal gain"
+    if run.gain_kind != "exact":
+        reference = "an upper bound on the gain: the regret is at most this"
+    # The end, and the powers of ten.
+    decades = [
+        (t, regret) for t, regret in run.curve if t == run.steps or str(t).rstrip("0") == "1"
+    ]
+    return [
+        ("regret", short_number(run.regret, 6)),
+        ("gap regret", short_number(run.gap_regret, 6)),
+        ("regret by step", ", ".join(f"{t:,}: {short_number(r, 4)}" for t, r in decades)),
+        ("measured against", f"{short_number(run.gain, 9)}, {reference}"),
+    ]
 
 
 def warn_of_random(comparison: AgainstRandom, steps: int, planner: str | None) -> None:

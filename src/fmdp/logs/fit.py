@@ -302,13 +302,18 @@ def _known(given: Any) -> tuple[Structure, FactoredMDP | None]:
     else:
         model = given if isinstance(given, FactoredMDP) else problem(given)
         structure = model.structure
+    refuse_unobserved(structure, _OWNER)
+    return structure, model
+
+
+def refuse_unobserved(structure: Structure, owner: str) -> None:
+    """Raise InvalidParameter if a derived variable does not follow from the state and action."""
     for variable in structure.derived:
         if not variable.deterministic:
             raise InvalidParameter(
-                f"{_OWNER} does not observe {variable.name!r}, a derived variable that is drawn at "
+                f"{owner} does not observe {variable.name!r}, a derived variable that is drawn at "
                 f"random; the others follow from the state and action"
             )
-    return structure, model
 
 
 # ---- counting ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fmdp.errors import FmdpError, InvalidModel
-from fmdp.interop.choosing import negative_name
+from fmdp.interop.choosing import free_name, negative_name
 from fmdp.interop.effects import with_effects
 from fmdp.interop.explicit import STEP
 from fmdp.interop.prism.objectives import Objective
@@ -185,7 +185,7 @@ def finished(
             [(scope, table) for (_, scope, _), table in zip(rewards, means, strict=True)],
             reward_ranges=ranges,
             state_names=[
-                plain if note is None else note.name or plain
+                (note.name if note is not None else None) or plain
                 for plain, note in zip(state_names, notes, strict=True)
             ],
             action_names=actions.names,
@@ -231,14 +231,11 @@ def _reward_names(
     """Return the names of reward factors; none of several parts has the name of the whole."""
     names: list[str] = []
     for place, note in enumerate(notes, start=1):
-        name = objective.name if len(notes) == 1 else f"{objective.name}_{place}"
         if note is not None and note.name:
-            name = note.name if objective.minimised is None else negative_name(note.name)
-            names.append(name)
-            continue
-        while name in taken:
-            name += "_"
-        names.append(name)
+            names.append(note.name if objective.minimised is None else negative_name(note.name))
+        else:
+            name = objective.name if len(notes) == 1 else f"{objective.name}_{place}"
+            names.append(free_name(name, {*taken}))
     return names
 
 

@@ -348,33 +348,17 @@ class _Reading:
     # ---- model -----------------------------------------------------------------------------------
 
     def model(self, name: str) -> FactoredMDP:
-        notes = {
-            module.name: FactorNote(module.note, self.known)
-            for module in self.modules
-            if module.note is not None
-        }
-        moves = []
-        for module in self.modules:
-            noted = notes[module.name].scope if module.name in notes else []
-            moves.append(self._moves(module, [v for v in noted if v < self.n]))
-        of_modules = [(move, notes.get(move.module.name)) for move in moves]
-        forbidden = [self._forbidden(move, note) for move, note in of_modules]
-        laws = [law for move, note in of_modules for law in self._laws(move, note)]
+        moves = self._noted_moves()
+        forbidden = [self._forbidden(move, note) for move, note in moves]
+        laws = [law for move, note in moves for law in self._laws(move, note)]
         blocks = [law.block for law in laws]
         merged = _Blocks(blocks, self.every, self.n)
         start = [variable.first - variable.low for variable in self.variables]
         initial = [merged.index(block, start) for block in blocks]
-        transitions = []
-        for law, first in zip(laws, initial, strict=True):
-            scope, rows, known = merged.widened(law.cube)
-            # Rows of actions that are never allowed may be anything.
-            rows[~known] = 0.0
-            rows[~known, first] = 1.0
-            transitions.append((scope, rows))
         rewards = [(note, *merged.widened(cube)) for note, cube in self._reward_cubes()]
         constraints = [
             self._constraint(cube, move, note, merged)
-            for cube, (move, note) in zip(forbidden, of_modules, strict=True)
+            for cube, (move, note) in zip(forbidden, moves, strict=True)
         ]
         quantities, remarks = self._quantities(merged)
         model = finished(
@@ -383,7 +367,9 @@ class _Reading:
             state_names=["/".join(self.variables[v].name for v in block) for block in blocks],
             state_values=[self._values_of(block) for block in blocks],
             notes=[law.note for law in laws],
-            transitions=transitions,
+            transitions=[
+                _transition(merged, law, first) for law, first in zip(laws, initial, strict=True)
+            ],
             rewards=[(note, scope, rows) for note, scope, rows, _ in rewards],
             objective=self.objective,
             quantities=quantities,
@@ -392,6 +378,15 @@ class _Reading:
             name=name,
         )
         return model.with_remarks(*self.objective.remarks, *remarks)
+
+    def _noted_moves(self) -> list[tuple[_Moves, FactorNote | None]]:
+        """Return the moves of every module, with the note that fmdp has written about it."""
+        noted = []
+        for module in self.modules:
+            note = None if module.note is None else FactorNote(module.note, self.known)
+            scope = [] if note is None else [v for v in note.scope if v < self.n]
+            noted.append((self._moves(module, scope), note))
+        return noted
 
     def _laws(self, move: _Moves, note: FactorNote | None) -> list[_Law]:
         """Return the laws of the state variables that a module becomes."""
@@ -545,3 +540,12 @@ class _Blocks:
         scope = (*numbers, *(v - self.n + self.m for v in acting))
         length = cube.rows.shape[-1]
         return scope, whole.rows.reshape(*shape, length).copy(), whole.known.reshape(shape).copy()
+
+
+def _transition(merged: _Blocks, law: _Law, first: int) -> tuple[tuple[int, ...], NDArray[Any]]:
+    """Return the scope and the rows of a law; rows of actions that are never allowed lead to the
+    first value, since they may be anything."""
+    scope, rows, known = merged.widened(law.cube)
+    rows[~known] = 0.0
+    rows[~known, first] = 1.0
+    return scope, rows

@@ -10,7 +10,7 @@ a constraint.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,16 +186,10 @@ def _exclusive_actions(world: World, fluents: Sequence[Fluent]) -> list[Variable
 
     A fluent that several conditions name belongs to the first, the longest of them.
     """
-    free = {fluent.name: fluent for fluent in fluents}
     instance = world.instance
-    every = instance.states | instance.intermediate | instance.actions
+    free = {fluent.name: fluent for fluent in fluents}
     members: dict[str, list[Fluent]] = {}
-    parts = (part for _, condition in world.conditions for part in conjuncts(condition))
-    limits = sorted(map(_sum_limit, parts), key=lambda limit: len(limit[0]), reverse=True)
-    for names, most in limits:
-        # A term below 0 would leave more for the others.
-        if most != 1 or any(name not in every or every[name].values != BOOLEAN for name in names):
-            continue
+    for names in _exclusive_names(world):
         group = [free[name] for name in names if name in free]
         if len(group) > 1:
             for fluent in group:
@@ -211,6 +205,19 @@ def _exclusive_actions(world: World, fluents: Sequence[Fluent]) -> list[Variable
             taken.add(name)
             variables.append(chosen(name, members[fluent.name]))
     return variables
+
+
+def _exclusive_names(world: World) -> Iterator[tuple[str, ...]]:
+    """Yield the boolean fluents of which a condition allows one at most, longest condition first.
+
+    Conditions on numbers are left out: a term below 0 would leave more for the others.
+    """
+    instance = world.instance
+    every = instance.states | instance.intermediate | instance.actions
+    parts = (part for _, condition in world.conditions for part in conjuncts(condition))
+    for names, most in sorted(map(_sum_limit, parts), key=lambda limit: -len(limit[0])):
+        if most == 1 and all(name in every and every[name].values == BOOLEAN for name in names):
+            yield names
 
 
 def _sum_limit(condition: Expression) -> tuple[tuple[str, ...], int]:
@@ -401,6 +408,7 @@ def _reward_names(factors: Sequence[tuple[list[Variable], Array]]) -> list[str]:
 def _constraints(
     world: World, actions: Sequence[Variable], number: dict[str, int]
 ) -> list[Constraint]:
+    """Return the constraints of max-nondef-actions and of all conditions."""
     instance = world.instance
     made: list[Constraint] = []
     most = instance.most_at_work
@@ -410,6 +418,30 @@ def _constraints(
         numbers = tuple(number[v.name] for v in actions)
         made.append(AtMost(numbers, most, tuple(idle), "max-nondef-actions"))
     tables: dict[tuple[str, ...], tuple[list[Variable], Array, str]] = {}
+    for label, part in _restrictions(world):
+        scope = world.scope([part])
+        cap = _cap(world, part, scope, number, label)
+        if cap is not None:
+            made.append(cap)
+            continue
+        scope, forbidden = _forbidden_table(world, actions, label, part, scope)
+        if not forbidden.any():
+            continue
+        key = tuple(v.name for v in scope)
+        if key in tables:
+            _, before, label = tables[key]
+            forbidden = forbidden | before
+        tables[key] = (scope, forbidden, label)
+    labels = [label for _, _, label in tables.values()]
+    for place, (scope, forbidden, label) in enumerate(tables.values()):
+        title = label if labels.count(label) == 1 else f"{label} ({place})"
+        numbers = tuple(number[v.name] for v in scope)
+        made.append(Forbidden(numbers, np.ascontiguousarray(forbidden).reshape(-1), title))
+    return made
+
+
+def _restrictions(world: World) -> Iterator[tuple[str, Node]]:
+    """Yield the conditions that may forbid actions, split into conjuncts, each with its label."""
     for label, condition in world.conditions:
         for part in conjuncts(condition):
             if not isinstance(part, Node):
@@ -418,38 +450,23 @@ def _constraints(
                 continue
             if is_random(part):
                 raise InvalidModel(f"{label} is drawn; must read the state and the action")
-            if _is_promise(world, label, part):
-                continue
-            scope = world.scope([part])
-            cap = _cap(world, part, scope, number, label)
-            if cap is not None:
-                made.append(cap)
-                continue
-            evaluation = world.evaluation(scope, 1, label)
-            shape = [v.size for v in scope]
-            forbidden = ~np.broadcast_to(evaluation.value(part).astype(np.bool_), shape)
-            if not forbidden.any():
-                continue
-            scope, forbidden = pruned(scope, forbidden, 0)
-            if not any(v in actions for v in scope):
-                read = ", ".join(v.name for v in scope[:4])
-                raise InvalidModel(
-                    f"{label} speaks of states alone ({read}) and is not known to hold in all of "
-                    f"them; must speak of actions"
-                )
-            key = tuple(v.name for v in scope)
-            old = tables.get(key)
-            if old is not None:
-                forbidden = forbidden | old[1]
-            tables[key] = (scope, forbidden, label if old is None else old[2])
-    labels = [label for _, _, label in tables.values()]
-    for place, (scope, forbidden, label) in enumerate(tables.values()):
-        title = label if labels.count(label) == 1 else f"{label} ({place})"
-        made.append(
-            Forbidden(
-                tuple(number[v.name] for v in scope),
-                np.ascontiguousarray(forbidden).reshape(-1),
-                title,
-            )
+            if not _is_promise(world, label, part):
+                yield label, part
+
+
+def _forbidden_table(
+    world: World, actions: Sequence[Variable], label: str, part: Node, scope: list[Variable]
+) -> tuple[list[Variable], Array]:
+    """Return where a condition does not hold, over the variables that matter."""
+    holds = world.evaluation(scope, 1, label).value(part).astype(np.bool_)
+    forbidden = ~np.broadcast_to(holds, [v.size for v in scope])
+    if not forbidden.any():
+        return scope, forbidden
+    scope, forbidden = pruned(scope, forbidden, 0)
+    if not any(v in actions for v in scope):
+        read = ", ".join(v.name for v in scope[:4])
+        raise InvalidModel(
+            f"{label} speaks of states alone ({read}) and is not known to hold in all of "
+            f"them; must speak of actions"
         )
-    return made
+    return scope, forbidden

@@ -24,7 +24,7 @@ from fmdp.interop.simulator.sampling import (
     refuse_no_function,
 )
 from fmdp.interop.spaces import Variables
-from fmdp.logs.fit import PRIOR, RHO, Counts, Fit, fit_of, fitted_model
+from fmdp.logs.fit import PRIOR, RHO, Counts, Fit, fit_of, fitted_model, refuse_unobserved
 from fmdp.logs.scopes import with_learned_scopes
 from fmdp.logs.steps import Steps
 from fmdp.model import FactoredMDP, Structure
@@ -256,12 +256,7 @@ def _known(step: Any, variables: Any, is_env: bool, decodes: bool) -> _Known:
         model = variables if isinstance(variables, FactoredMDP) else problem(variables)
         known = _Known(model.structure, True, model.initial_state)
     s = known.structure
-    for derived in s.derived:
-        if not derived.deterministic:
-            raise InvalidParameter(
-                f"{_OWNER} does not observe {derived.name!r}, a derived variable that is drawn at "
-                f"random; the others follow from the state and action"
-            )
+    refuse_unobserved(s, _OWNER)
     if is_env:
         _refuse_other_spaces(step, s, decodes)
     return known
@@ -304,13 +299,7 @@ def _refuse_few_or_many(s: Structure, samples: int) -> None:
             f"{s.names[largest]!r}; must be at least {s.sizes[largest]}, and many times that"
         )
     needed = samples * (len(s.sizes) + s.m + 4) * 8
-    if needed > available_memory() // 2:
-        raise TooLarge(
-            f"{samples:,} samples of {len(s.sizes)} variables need {describe_bytes(needed)}, more "
-            f"than half of the free memory; take fewer samples",
-            needed_bytes=needed,
-            limit_bytes=available_memory() // 2,
-        )
+    _refuse_memory(needed, f"{samples:,} samples of {len(s.sizes)} variables", "take fewer samples")
 
 
 def _refuse_large_tables(s: Structure) -> None:
@@ -318,13 +307,17 @@ def _refuse_large_tables(s: Structure) -> None:
         count(s.scope_sizes(scope)) * size
         for scope, size in zip(s.transition_scopes, s.state_sizes, strict=True)
     )
-    needed = cells * _BYTES_PER_CELL
-    if needed > available_memory() // 2:
+    advice = "split large variables into several, or take smaller scopes"
+    _refuse_memory(cells * _BYTES_PER_CELL, "the tables of these scopes", advice)
+
+
+def _refuse_memory(needed: int, what: str, advice: str) -> None:
+    limit = available_memory() // 2
+    if needed > limit:
         raise TooLarge(
-            f"the tables of these scopes need {describe_bytes(needed)}, more than half of the free "
-            f"memory; split large variables into several, or take smaller scopes",
+            f"{what} need {describe_bytes(needed)}, more than half of the free memory; {advice}",
             needed_bytes=needed,
-            limit_bytes=available_memory() // 2,
+            limit_bytes=limit,
         )
 
 

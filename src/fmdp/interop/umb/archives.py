@@ -113,18 +113,23 @@ def _valuations(index: Any, decoder: Any) -> tuple[list[str], NDArray[np.int64],
     names, columns, truths, place = [], [], [], 0
     for field in fields:
         kind = getattr(field, "sized_type", None)
-        if kind is not None:
+        if kind is not None:  # otherwise padding
             word = str(getattr(kind.type, "value", kind.type))
             if field.is_optional or word not in ("bool", "int", "uint") or kind.size_bits > 64:
                 return nothing
-            # Numbers of 64 bits wrap to their two's complement.
-            column = bits[:, place : place + kind.size_bits].astype(np.int64) @ (
-                1 << np.arange(kind.size_bits, dtype=np.int64)
-            )
-            if word == "int" and kind.size_bits < 64:
-                column -= (column >> (kind.size_bits - 1)) << kind.size_bits
+            number = _numbers(bits[:, place : place + kind.size_bits], signed=word == "int")
             names.append(field.name)
-            columns.append(column + (field.offset or 0))
+            columns.append(number + (field.offset or 0))
             truths.append(word == "bool")
         place += field.size_bits
     return names, np.stack(columns, axis=1) if columns else nothing[1], truths
+
+
+def _numbers(bits: NDArray[np.uint8], *, signed: bool) -> NDArray[np.int64]:
+    """Return the numbers that rows of bits are, the lowest bit first."""
+    n = bits.shape[1]
+    # Numbers of 64 bits wrap to their two's complement.
+    numbers: NDArray[np.int64] = bits.astype(np.int64) @ (1 << np.arange(n, dtype=np.int64))
+    if signed and n < 64:
+        numbers -= (numbers >> (n - 1)) << n
+    return numbers

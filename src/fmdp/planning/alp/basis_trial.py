@@ -88,54 +88,92 @@ def larger_basis(
 
     The arguments are those of `ALP.larger_basis`.
     """
-    each = SECONDS_PER_VARIABLE * model.structure.m
     grown = settings.basis != SEARCHED
+    simulation = SECONDS_PER_VARIABLE * model.structure.m
     # Larger functions of shared draws cannot be projected.
-    if seconds < (3.0 if grown else 2.0) * each or shared_draws(model.structure):
+    if seconds < (3.0 if grown else 2.0) * simulation or shared_draws(model.structure):
         return Outcome(None, 0.0, 0.0, 0)
-    expansion = without_draws(model.structure)
-    simulated = model if expansion is None else expansion.tables(model)
-    best, best_seconds, spent, bases, failures = None, 0.0, each, 0, 0
-    symmetry = symmetry_of(model) if model.structure.alike is not None else None
-    current = judged = _judged(simulated, plan, without_search(settings).basis)
+    trial = _Trial(settings, model, ties, simulation)
+    current = judged = trial.judged(plan, without_search(settings).basis)
     if grown:
-        spent += each
-        singles = _with_singles(settings, model, simulated, ties)
+        singles = trial.singles()
         if singles is not None and not _is_better(current.gains, singles.gains, difference):
-            return Outcome((), 0.0, spent, 0)
-    scopes = _next_scopes(settings, model.structure, judged, symmetry)
+            return Outcome((), 0.0, trial.spent, 0)
+    scopes = _next_scopes(settings, model.structure, judged, trial.symmetry)
+    best, best_seconds, failures = None, 0.0, 0
     while scopes is not None and failures < FAILURES:
-        larger = with_basis(settings, scopes)
-        prepared = PreparedALP(replace(larger, memory_limit=MEMORY_LIMIT), model.structure)
-        try:
-            prepared = prepared.symmetric(model) or prepared
-            predicted = prepared.predicted_seconds()
-        except TooLarge:
+        prepared = trial.prepared(scopes, plan_seconds, seconds)
+        candidate = None if prepared is None else trial.planned(prepared)
+        if prepared is None or candidate is None:
             break
-        if predicted > plan_seconds or spent + predicted + each > seconds:
-            break
-        spent, bases = spent + predicted + each, bases + 1
-        candidate = prepared.solve(model, ties=ties)
-        candidate.status.raise_if_interrupted()
-        if candidate.policy is None:  # a time limit of the settings
-            break
-        judged = _judged(simulated, candidate, scopes)
+        judged = trial.judged(candidate, scopes)
         if _is_better(judged.gains, current.gains, difference):
-            best, best_seconds, current, failures = scopes, predicted, judged, 0
+            best, best_seconds = scopes, prepared.predicted_seconds()
+            current, failures = judged, 0
         else:
             failures += 1
-        scopes = grown_scopes(model.structure, scopes, judged.states, judged.errors, symmetry)
-    return Outcome(best, best_seconds, spent, bases)
+        scopes = grown_scopes(model.structure, scopes, judged.states, judged.errors, trial.symmetry)
+    return Outcome(best, best_seconds, trial.spent, trial.bases)
 
 
-def _with_singles(
-    settings: ALPSettings, model: FactoredMDP, simulated: FactoredMDP, ties: Ties | None
-) -> _Judged | None:
-    """Simulate the policy of the basis `singles`; return None if a time limit ends its plan."""
-    singles = without_search(replace(settings, basis=SEARCHED))
-    plan = PreparedALP(singles, model.structure).solve(model, ties=ties)
-    plan.status.raise_if_interrupted()
-    return None if plan.policy is None else _judged(simulated, plan, singles.basis)
+class _Trial:
+    """The model of a trial, and what has been spent on it: predicted seconds, and bases."""
+
+    def __init__(
+        self, settings: ALPSettings, model: FactoredMDP, ties: Ties | None, simulation: float
+    ) -> None:
+        expansion = without_draws(model.structure)
+        self.settings, self.model, self.ties = settings, model, ties
+        self.simulated = model if expansion is None else expansion.tables(model)
+        self.symmetry = symmetry_of(model) if model.structure.alike is not None else None
+        self.simulation = simulation
+        """Predicted seconds of one simulation; that of the plan in use is the first."""
+        self.spent, self.bases = simulation, 0
+
+    def prepared(
+        self, scopes: tuple[Scope, ...], plan_seconds: float, seconds: float
+    ) -> PreparedALP | None:
+        """Return a larger basis if a plan with it is cheap enough; then it counts as spent."""
+        settings = replace(with_basis(self.settings, scopes), memory_limit=MEMORY_LIMIT)
+        try:
+            prepared = PreparedALP(settings, self.model.structure)
+            prepared = prepared.symmetric(self.model) or prepared
+            predicted = prepared.predicted_seconds()
+        except TooLarge:
+            return None
+        spent = self.spent + predicted + self.simulation
+        if predicted > plan_seconds or spent > seconds:
+            return None
+        self.spent, self.bases = spent, self.bases + 1
+        return prepared
+
+    def planned(self, prepared: PreparedALP) -> Plan | None:
+        """Return the plan for the model; None if a time limit of the settings ended it."""
+        plan = prepared.solve(self.model, ties=self.ties)
+        plan.status.raise_if_interrupted()
+        return None if plan.policy is None else plan
+
+    def singles(self) -> _Judged | None:
+        """Simulate the policy of the basis `singles`; return None if a time limit ends its plan."""
+        self.spent += self.simulation
+        singles = without_search(replace(self.settings, basis=SEARCHED))
+        plan = self.planned(PreparedALP(singles, self.model.structure))
+        return None if plan is None else self.judged(plan, singles.basis)
+
+    def judged(self, plan: Plan, basis: Any) -> _Judged:
+        """Simulate the policy of a plan with this basis."""
+        assert plan.policy is not None
+        model = self.simulated
+        value = collapsed(make_basis(model.structure, basis), plan.stats["weights"])
+        weights = np.ones(value.size)
+        generator = np.random.Generator(np.random.PCG64(SEED))
+        sizes = np.array(model.structure.state_sizes, dtype=np.int64)
+        starts = generator.integers(0, sizes, size=(CHAINS, len(sizes)))
+        visited, errors = simulated_errors(
+            model, plan.policy, value, weights, starts, STEPS, generator
+        )
+        explained = errors_to_explain(model, plan.policy, value, weights, visited, generator)
+        return _Judged(errors.mean(axis=0), *explained)
 
 
 def _next_scopes(
@@ -149,19 +187,6 @@ def _next_scopes(
         if structure.groups or max(structure.state_sizes) > 2:
             return tuple(scopes)
     return grown_scopes(structure, scopes, judged.states, judged.errors, symmetry)
-
-
-def _judged(model: FactoredMDP, plan: Plan, basis: Any) -> _Judged:
-    """Simulate the policy of a plan with this basis."""
-    assert plan.policy is not None
-    value = collapsed(make_basis(model.structure, basis), plan.stats["weights"])
-    weights = np.ones(value.size)
-    generator = np.random.Generator(np.random.PCG64(SEED))
-    sizes = np.array(model.structure.state_sizes, dtype=np.int64)
-    starts = generator.integers(0, sizes, size=(CHAINS, len(sizes)))
-    visited, errors = simulated_errors(model, plan.policy, value, weights, starts, STEPS, generator)
-    explained = errors_to_explain(model, plan.policy, value, weights, visited, generator)
-    return _Judged(errors.mean(axis=0), *explained)
 
 
 def _is_better(gains: Floats, than: Floats, difference: float) -> bool:
