@@ -286,7 +286,7 @@ def _display(what: str, line_of: LineOf, first_after: float) -> _Display:
 
 
 def _in_notebook() -> bool:
-    """Return True in a kernel that displays, and not merely prints, what is shown."""
+    """Return whether this runs in a notebook, which displays HTML."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")

@@ -63,9 +63,9 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def negative_name(name: str) -> str:
-    """Return the name of rewards that are the negatives of what is minimised.
+    """Return the name of the rewards of a model that minimises `name`.
 
-    What is minimised keeps its own name, as a quantity, so that limits and fronts mean it.
+    They are its negatives. `name` itself stays a quantity, so that limits and fronts refer to it.
     """
     return f"minus_{name}"
 

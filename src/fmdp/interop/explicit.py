@@ -59,7 +59,7 @@ class Explicit:
     rewards: Mapping[str, FloatArray] = field(default_factory=dict)
     """[choices] each: what a choice pays per step, by name."""
     quantities: Mapping[str, FloatArray] = field(default_factory=dict)
-    """[choices] each: what is only measured, by name."""
+    """[choices] each: quantities that are measured but not paid, by name."""
     action: str = "action"
     """Name of the action variable."""
 

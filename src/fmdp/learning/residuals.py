@@ -71,7 +71,7 @@ class Finding(NamedTuple):
     step: int
     """Number of observed steps at the first alarm."""
     reason: str
-    """What that says about the scopes."""
+    """The conclusion about the scopes, as a part of a sentence."""
 
     def __str__(self) -> str:
         return (

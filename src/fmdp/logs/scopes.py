@@ -142,10 +142,11 @@ def with_learned_scopes(
     """
     s = skeleton
     names = (*s.state_names, *s.reward_names)
-    found = _searched(source, whole, s.sizes, max_parents)
+    learned = _searched(source, whole, s.sizes, max_parents)
     given = (*s.transition_scopes, *s.reward_scopes)
     scopes = [
-        given[f] if name in known or f >= len(found) else found[f] for f, name in enumerate(names)
+        given[f] if name in known or f >= len(learned) else learned[f]
+        for f, name in enumerate(names)
     ]
     structure = s.with_factors(
         scopes[: s.m],

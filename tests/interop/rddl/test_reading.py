@@ -441,6 +441,20 @@ def test_preconditions_of_actions_are_constraints(tmp_path: Path) -> None:
         (BIT + GO, "s' = s;", "0", "termination { go; };", "termination reads go"),
         (
             BIT + GO,
+            "s' = s;",
+            "0",
+            "termination { 3 + s; };",
+            "termination is a number; must be true or false",
+        ),
+        (
+            BIT + GO,
+            "s' = s;",
+            "0",
+            "action-preconditions { if (s) then 1 else go; };",
+            "action-precondition 1 is a number; must be true or false",
+        ),
+        (
+            BIT + GO,
             "s' = Bernoulli(0.5);",
             "0",
             "state-invariants { s; };",

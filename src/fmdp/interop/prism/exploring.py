@@ -222,9 +222,9 @@ class _Exploration:
                 chance = self._chance(update, at, layer, values)
                 total = total + chance
                 kept = np.flatnonzero(chance[places] > 0)
-                there = places[kept]
-                moved = self._moved(update, rows[kept], at[there], layer, values)
-                parts.append((there, chances[kept] * chance[there], moved))
+                origins = places[kept]
+                moved = self._moved(update, rows[kept], at[origins], layer, values)
+                parts.append((origins, chances[kept] * chance[origins], moved))
                 self._check_entries(sum(len(part[0]) for part in parts))
             if self.program.kind != "ctmc":
                 self._refuse_sum(command, total, at, layer)
@@ -480,18 +480,20 @@ class _Assembly:
 
     def _drawn(self, chances: FloatArray) -> FloatArray:
         """Return the probabilities of a dtmc: all choices of a state are equally likely."""
-        several = self._weights() < 1.0
-        if several.any():
-            states = len(np.unique(self.space.owners[several]))
+        weights = self._weights()
+        shared = weights < 1.0
+        if shared.any():
+            states = len(np.unique(self.space.owners[shared]))
             self.remarks.append(
                 f"in {states:,} states of the dtmc several commands hold: each is equally likely"
             )
-        return chances * self._weights()[self.space.rows]
+        return chances * weights[self.space.rows]
 
     def _weights(self) -> FloatArray:
+        """Return for each choice one over the number of choices of its state."""
         owners = self.space.owners
-        made: FloatArray = 1.0 / np.bincount(owners, minlength=1)[owners]
-        return made
+        weights: FloatArray = 1.0 / np.bincount(owners, minlength=1)[owners]
+        return weights
 
     def _rates(self) -> FloatArray:
         """Return the rate of each choice of a ctmc."""

@@ -17,7 +17,7 @@ from fmdp.model.quantities import TOTAL
 
 @dataclass(frozen=True)
 class Objective:
-    """What a model of a file pays and measures."""
+    """The rewards of a model that is read from a file, and the quantities that it measures."""
 
     name: str
     """Base of the names of reward factors."""
@@ -30,7 +30,7 @@ class Objective:
 
     @property
     def remarks(self) -> list[str]:
-        """What users must know about the gain: its sign, and that it is 0 without rewards."""
+        """Remarks on the gain: its sign, or that it is 0 because there are no rewards."""
         if self.structure is None:
             return [
                 "no reward structure: all rewards are 0 (rewards=NAME maximises that of a label)"
@@ -76,16 +76,16 @@ def _names(program: Program) -> list[str]:
 
 def _only(program: Program, names: Sequence[str]) -> str | None:
     """Return the only reward structure that is not a quantity; refuse if there are several."""
-    found = [
+    paying = [
         (name, structure)
         for name, structure in zip(names, program.rewards, strict=False)
         if not structure.is_quantity
     ]
-    if len(found) > 1:
-        listed = ", ".join(repr(name) for name, _ in found)
+    if len(paying) > 1:
+        listed = ", ".join(repr(name) for name, _ in paying)
         refuse(
-            found[1][1].line,
+            paying[1][1].line,
             f"several structures of rewards, {listed}: choose one, as in "
-            f"MODEL.prism,rewards={found[0][0]}",
+            f"MODEL.prism,rewards={paying[0][0]}",
         )
-    return found[0][0] if found else None
+    return paying[0][0] if paying else None

@@ -150,7 +150,7 @@ class Program:
     modules: list[Module] = field(default_factory=list)
     rewards: list[Rewards] = field(default_factory=list)
     labels: list[Rewards] = field(default_factory=list)
-    """As reward structures: 1 where the label holds."""
+    """Labels, as reward structures that pay 1 where the label holds."""
     notes: list[Note] = field(default_factory=list)
 
     @property

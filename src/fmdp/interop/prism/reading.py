@@ -282,7 +282,7 @@ class _Reading:
     def _quantities(
         self, merged: _Blocks
     ) -> tuple[dict[str, tuple[tuple[int, ...], NDArray[Any]]], list[str]]:
-        """Return the scopes and tables of what is measured, and remarks on what is left out."""
+        """Return the scopes and tables of the quantities, and a remark on each that is left out."""
         tables: dict[str, tuple[tuple[int, ...], NDArray[Any]]] = {}
         remarks = []
         for name, structure in self.objective.measured:

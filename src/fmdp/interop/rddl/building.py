@@ -27,7 +27,7 @@ from fmdp.interop.rddl.expressions import (
     replaced,
 )
 from fmdp.interop.rddl.grounding import ground_name
-from fmdp.interop.rddl.instance import Fluent, Instance, conjuncts
+from fmdp.interop.rddl.instance import BOOLEAN, Fluent, Instance, conjuncts
 from fmdp.interop.rddl.laws import Evaluation
 from fmdp.interop.rddl.reachable import never_changing, reach
 from fmdp.interop.rddl.variables import NOOP, Array, Frame, Variable, chosen, primed, shown, single
@@ -41,7 +41,6 @@ MOST_IN_ALL = 1 << 27
 """Most numbers in all tables: 1 GiB, as for the problems of fmdp."""
 MOST_JOINT = 1 << 16
 """Most joint actions for which it is checked whether two can be active at once."""
-BOOLEAN = (False, True)
 MOST_CLASSED = 1 << 22
 """Most rows times fluents of a table for which classes of alike rows are computed."""
 

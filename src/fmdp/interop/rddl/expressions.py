@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from fmdp.errors import InvalidModel
@@ -147,6 +147,17 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": lambda a, b: _number(a) > _number(b),
     ">=": lambda a, b: _number(a) >= _number(b),
 }
+
+
+def is_number(expression: Expression, fluents: Collection[str]) -> bool:
+    """Return whether an expression has numbers as values; `fluents` are those that have."""
+    if not isinstance(expression, Node):
+        return isinstance(expression, int | float) and not isinstance(expression, bool)
+    if expression.op == "if":
+        return any(is_number(value, fluents) for value in expression.args[1:])
+    if expression.op == "atom":
+        return expression.args[0] in fluents
+    return expression.op in ("+", "*", "/", *UNARY, *BINARY)
 
 
 def applied(op: str, args: Iterable[Constant]) -> Constant:

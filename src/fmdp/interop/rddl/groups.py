@@ -18,7 +18,7 @@ import numpy as np
 
 from fmdp.errors import InvalidModel, TooLarge
 from fmdp.interop.rddl.grounding import ground_name
-from fmdp.interop.rddl.instance import Fluent, conjuncts, families
+from fmdp.interop.rddl.instance import BOOLEAN, Fluent, conjuncts, families
 from fmdp.interop.rddl.variables import Array, Variable, exclusive, primed
 from fmdp.interop.rddl.world import World
 
@@ -34,7 +34,7 @@ def find(world: World, actions: Sequence[Variable]) -> list[Variable]:
     states = {
         name: fluent
         for name, fluent in world.instance.states.items()
-        if name not in world.fixed and fluent.values == (False, True)
+        if name not in world.fixed and fluent.values == BOOLEAN
     }
     for family, members in families(states).items():
         if len(members) < 2:

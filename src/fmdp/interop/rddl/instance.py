@@ -21,6 +21,7 @@ from fmdp.interop.rddl.expressions import (
     Node,
     atom,
     atoms_of,
+    is_number,
     make,
     replaced,
 )
@@ -30,6 +31,7 @@ LARGEST_GROUNDING = 1 << 20
 """Most ground fluents with the same name."""
 MOST_CHOICES = 256
 """Most values of an action fluent that is a whole number."""
+BOOLEAN = (False, True)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class _Reader:
                 continue
             values: tuple[Constant, ...] | None
             if declared.range == "bool":
-                values = (False, True)
+                values = BOOLEAN
             elif declared.range == "int":
                 values = None
             elif declared.range == "real":
@@ -253,10 +255,7 @@ def _limits(made: Instance, domain: Any, instance: Any, grounder: Grounder) -> N
     ):
         for number, tree in enumerate(getattr(domain, block, ()) or (), start=1):
             label = f"{what} {number}"
-            try:
-                made.conditions.append((label, grounder.ground(tree, {})))
-            except InvalidModel as error:
-                raise InvalidModel(f"{label}: {error}") from None
+            made.conditions.append((label, _condition(made, tree, grounder, label)))
     most = getattr(instance, "max_nondef_actions", None)
     made.most_at_work = None if most is None or isinstance(most, str) else int(most)
     if made.most_at_work is not None and made.most_at_work < 0:
@@ -311,13 +310,23 @@ def _range(part: Expression, name: str) -> tuple[float, float]:
     )
 
 
+def _condition(made: Instance, tree: Any, grounder: Grounder, label: str) -> Expression:
+    """Return a condition; raise InvalidModel if it cannot be read or is a number."""
+    try:
+        condition = grounder.ground(tree, {})
+    except InvalidModel as error:
+        raise InvalidModel(f"{label}: {error}") from None
+    fluents = made.states | made.intermediate | made.actions
+    numbers = {name for name, fluent in fluents.items() if fluent.values is None}
+    if is_number(condition, numbers):
+        raise InvalidModel(f"{label} is a number; must be true or false")
+    return condition
+
+
 def _terminate(made: Instance, domain: Any, grounder: Grounder) -> None:
     """Make the states of the termination block absorbing, without reward and without conditions."""
     trees = getattr(domain, "terminals", ()) or ()
-    try:
-        ended = make("or", *(grounder.ground(tree, {}) for tree in trees))
-    except InvalidModel as error:
-        raise InvalidModel(f"termination: {error}") from None
+    ended = make("or", *(_condition(made, tree, grounder, "termination") for tree in trees))
     for name in sorted(atoms_of(ended) - made.states.keys()):
         raise InvalidModel(f"termination reads {name}; must read state fluents")
     if not trees:

@@ -1,4 +1,4 @@
-"""What samples say about a fitted model beyond its tables: noise, and draws that belong together.
+"""Tests of samples against a fitted model: noise of rewards, and variables drawn together.
 
 A factored model draws the next values of its variables independently, given state and action. The
 test for two variables is the G statistic of their next values within the rows of both scopes,

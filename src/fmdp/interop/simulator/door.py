@@ -49,7 +49,7 @@ Scopes = Mapping[str, Sequence[str]]
 
 
 class _Known(NamedTuple):
-    """What is known before the first sample."""
+    """The structure that is known before the first sample."""
 
     structure: Structure
     """The variables; with `complete` also scopes, rewards and their ranges."""

@@ -37,7 +37,7 @@ def needed(module: str) -> Any:
 
 @dataclass(frozen=True)
 class UmbContents:
-    """What a file holds."""
+    """The contents of a UMB file."""
 
     umb: Any
     """umbi's ExplicitUmb."""
@@ -46,7 +46,7 @@ class UmbContents:
     values: NDArray[np.int64]
     """[states, variables]."""
     truths: list[bool]
-    """Whether each variable is true or false."""
+    """Whether each variable is boolean."""
 
 
 def contents_of(path: Path, max_states: int | None) -> UmbContents:

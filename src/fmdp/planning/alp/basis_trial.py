@@ -41,7 +41,7 @@ Ints = NDArray[np.int64]
 FAILURES = 2
 """Bases in a row that may fail before a trial ends."""
 STANDARD_ERRORS = 3.0
-"""How far the gain of a larger basis must be above that in use."""
+"""Standard errors by which the gain of a larger basis must exceed that in use."""
 CHAINS, STEPS = 64, 400
 """Chains of a simulation, and their steps: more reduce the noise and cost time."""
 SECONDS_PER_VARIABLE = 3e-3

@@ -1,4 +1,4 @@
-"""What a plan on counts will cost, without listing its states and moves."""
+"""Predictions of the cost of a plan on counts, without listing its states and moves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS_PER_PAIR = 2e-8
 
 
 class PredictedCost(NamedTuple):
-    """What a plan on counts is predicted to take."""
+    """The predicted size, memory and time of a plan on counts."""
 
     states: int
     memory: int
@@ -52,9 +52,9 @@ def predicted_cost(parts: Exchangeable) -> PredictedCost:
 
 def _chance_steps(parts: Exchangeable, local: LocalSpace, n_extra: int) -> int:
     """Return how many multisets of parts with rows of their own may act at once."""
-    own = min(most_active(parts, local), local.n_parts) if local.n_actions > 1 else 0
+    acting = min(most_active(parts, local), local.n_parts) if local.n_actions > 1 else 0
     addressed = 1 + n_extra if local.ways else 1
-    return n_compositions(own, n_extra + 1) * addressed
+    return n_compositions(acting, n_extra + 1) * addressed
 
 
 def predicted_pair_bytes(parts: Exchangeable) -> int:

@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 
 
 class Allotment(NamedTuple):
-    """How many parts of a group take actions other than the default one."""
+    """The number of parts of a group that take each action other than the default one."""
 
     classes: tuple[int, ...]
     """Classes of which there are some, none of them a default class."""

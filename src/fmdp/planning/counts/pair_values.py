@@ -1,4 +1,4 @@
-"""What the factors of a model come to on counts: rows, rewards and forbidden pairs of a move.
+"""The values of the factors of a model on counts: rows, rewards and forbidden pairs of a move.
 
 The rows of the parts of a group depend on the values of the common variables, the common actions
 and the sums (the context) and on the class of the part: its local state, its action and whether it

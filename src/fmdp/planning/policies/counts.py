@@ -121,7 +121,9 @@ class CountMoves:
         if not all(m <= v < n for v in actions) or len({*states, *actions}) < len(states + actions):
             return None
         parts = zip(group.states, group.actions, strict=True)
-        shapes = {tuple(sizes[v] for v in (*part, *own)) for part, own in parts}
+        shapes = {
+            tuple(sizes[v] for v in (*of_states, *of_actions)) for of_states, of_actions in parts
+        }
         return states + actions if len(shapes) == 1 else None
 
     def _has_its_actions(self, group: PartsOfGroup) -> bool:
