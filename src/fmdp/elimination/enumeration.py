@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination import kernels, ties, tuning
-from fmdp.elimination.action_classes import FlatTables, action_classes
+from fmdp.elimination.action_classes import ActionClasses, FlatTables, action_classes
 from fmdp.elimination.alignment import aligned
 from fmdp.elimination.forbidden import charges, charging
 from fmdp.elimination.layout import Layout, choose_layout
@@ -93,21 +93,7 @@ class Backup:
         # Before any array is allocated: the vectors alone may exceed the limit.
         self._require(tuning.VECTORS * 8 * structure.n_states + 16 * structure.n_actions)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
-        # Constraints that look at the state become reward factors (forbidden.py).
-        charged = charging(structure)
-        self._tables = FlatTables(
-            transitions=np.empty(structure.transition_starts[-1]),
-            free=np.empty(structure.row_starts[-1] if nested else 0),
-            rewards=np.empty(charged.reward_starts[-1]),
-            upper=np.empty(structure.transition_starts[-1] if self.has_caps else 0),
-        )
-        self._rewards = self._tables.rewards[: structure.reward_starts[-1]]
-        self._tables.rewards[len(self._rewards) :] = charges(structure)
-        self._bound_to = share_for
-        classes = None
-        if share_for is not None:
-            self._fill(share_for)
-            classes = action_classes(charged, self._tables, deadline)
+        classes = self._make_tables(share_for, deadline)
         self.layout = layout or choose_layout(
             structure,
             nested=nested,
@@ -171,6 +157,28 @@ class Backup:
         self._stop = np.zeros(1, dtype=np.int64)
         self.extremes = np.zeros(3)
         """Smallest and largest residual of the last iteration, and the largest |h|."""
+
+    def _make_tables(
+        self, share_for: FactoredMDP | OptimisticTables | None, deadline: Deadline
+    ) -> ActionClasses | None:
+        """Allocate the flat tables; if there is a model to share steps for, fill them and return
+        the classes of its joint actions."""
+        structure, nested = self.structure, self.nested
+        # Constraints that look at the state become reward factors (forbidden.py).
+        charged = charging(structure)
+        self._tables = FlatTables(
+            transitions=np.empty(structure.transition_starts[-1]),
+            free=np.empty(structure.row_starts[-1] if nested else 0),
+            rewards=np.empty(charged.reward_starts[-1]),
+            upper=np.empty(structure.transition_starts[-1] if self.has_caps else 0),
+        )
+        self._rewards = self._tables.rewards[: structure.reward_starts[-1]]
+        self._tables.rewards[len(self._rewards) :] = charges(structure)
+        self._bound_to = share_for
+        if share_for is None:
+            return None
+        self._fill(share_for)
+        return action_classes(charged, self._tables, deadline)
 
     def _part(self, program: Program) -> _Part:
         workspaces = [self._new_workspace(program) for _ in range(self.threads)]
@@ -359,6 +367,10 @@ class Backup:
             return self._run(kernels.ITERATE, h, new, everything, scratch=scratch, pace=tuple(pace))
         return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
 
+    def largest(self, value: float) -> float:
+        """Return the largest of these values over all processes that plan together: here, of one."""
+        return value
+
     def residual(self, h: Vector, new: Vector) -> None:
         """Set `extremes` to the min and max of new - h, and the largest |h|."""
         kernels.residual(h, new, self.extremes)
@@ -466,8 +478,10 @@ def iterate_by_sweeps(
     scratch: Vector,
     extremes: Vector,
     pace: kernels.Pace,
+    residual: Callable[[Vector, Vector, Vector], None] = kernels.residual,
 ) -> int:
-    """Run mode ITERATE of the kernel with any sweep(source, out); return the sweeps done."""
+    """Run mode ITERATE of the kernel with any sweep(source, out); return the sweeps done.
+    `residual` sets the extremes, given h and new."""
     for number in range(1, pace.sweeps + 1):
         source = h
         if pace.discount != 1.0:
@@ -475,7 +489,7 @@ def iterate_by_sweeps(
             source = scratch
         sweep(source, new)
         truncate(new, pace.axes, pace.budgets)
-        kernels.residual(h, new, extremes)
+        residual(h, new, extremes)
         if extremes[1] - extremes[0] <= pace.tolerance or number == pace.sweeps:
             return number
         advance(h, new, extremes, pace)

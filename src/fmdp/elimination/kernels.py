@@ -56,8 +56,9 @@ class Steps(NamedTuple):
     nodes: Index
     contexts: Index  # [2, cells]: rows of the transition tables and of the rewards
     branch_rows: Index  # [2, branches, groups]: offsets that a branch adds to these
-    branch_bases: Index  # [2, branches]: its first state, in elimination order and in C order
-    offsets: Index  # [2, cells of the last tensor]: offsets that a cell adds to these
+    branch_bases: Index
+    """[3, branches]: its first state: in vectors, in C order, and in the table of actions."""
+    offsets: Index  # [3, cells of the last tensor]: offsets that a cell adds to these
     leaf_start: Index  # [leaves + 1]: where the joint actions of a leaf begin
     leaf_actions: Index
     action_leaf: Index  # [joint actions], -1 for those that are not enumerated
@@ -120,7 +121,7 @@ class Chosen(NamedTuple):
     """The actions to take or to fill in, and how ties are broken."""
 
     actions: Index
-    """[states], in C order."""
+    """[states], in C order (in the engine for MPI: those of one process)."""
     slack: float
     rule: int
     seed: int
@@ -140,14 +141,15 @@ def _is_preferred(choice, state, action, held):
 
 
 @njit(**INLINED)
-def _take_leaf(mode, steps, leaf, room, d0, base, c_base, choice, new):
+def _take_leaf(mode, steps, leaf, room, d0, bases, choice, new):
     """Use the values of the joint actions of a leaf, which are in the arena from d0 on."""
+    base, c_base, a_base = bases
     arena, best, offsets, actions = room.arena, room.best, steps.offsets, choice.actions
     leaf_start, leaf_actions = steps.leaf_start, steps.leaf_actions
     n_cells = np.uint64(best.shape[0])
     if mode == POLICY:
         for k in range(n_cells):
-            if steps.action_leaf[actions[c_base + offsets[1, k]]] == leaf:
+            if steps.action_leaf[actions[a_base + offsets[2, k]]] == leaf:
                 best[k] = arena[d0 + k]
     elif mode == VALUES:
         for k in range(n_cells):
@@ -159,10 +161,10 @@ def _take_leaf(mode, steps, leaf, room, d0, base, c_base, choice, new):
             x = new[base + offsets[0, k]]
             if arena[d0 + k] < x - choice.slack:
                 continue
-            state = c_base + offsets[1, k]
+            state, at = c_base + offsets[1, k], a_base + offsets[2, k]
             for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                if _is_preferred(choice, state, leaf_actions[p], actions[state]):
-                    actions[state] = leaf_actions[p]
+                if _is_preferred(choice, state, leaf_actions[p], actions[at]):
+                    actions[at] = leaf_actions[p]
                     best[k] = arena[d0 + k]
     else:
         for k in range(n_cells):
@@ -221,12 +223,13 @@ def run(
                 scratch[s] = pace.discount * h[s]
             origin = scratch
         for b in range(first, end):
-            base, c_base = steps.branch_bases[0, b], steps.branch_bases[1, b]
+            base, a_base = steps.branch_bases[0, b], steps.branch_bases[2, b]
+            bases = (base, steps.branch_bases[1, b], a_base)
             for k in range(n_cells):
                 best[k] = -np.inf
             if mode == GREEDY:
                 for k in range(n_cells):
-                    choice.actions[c_base + offsets[1, k]] = -1
+                    choice.actions[a_base + offsets[2, k]] = -1
             for n in range(nodes.shape[0]):
                 if room.stop[0] != 0:
                     return -1
@@ -265,7 +268,7 @@ def run(
                 else:
                     step_vector(source, arena, tables, place, shape, has_r)
                 if nodes[n, LEAF] >= 0:
-                    _take_leaf(mode, steps, nodes[n, LEAF], room, d0, base, c_base, choice, new)
+                    _take_leaf(mode, steps, nodes[n, LEAF], room, d0, bases, choice, new)
             if mode != VALUES:
                 for k in range(n_cells):
                     new[base + offsets[0, k]] = best[k]

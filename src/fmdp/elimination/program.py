@@ -80,7 +80,8 @@ def build_program(
 
     deadline.check()
     nodes, leaf_start, leaf_actions, action_leaf = _action_tree(layout, classes)
-    orders = (strides_of(layout.order, sizes), strides_of(range(structure.m), sizes))
+    in_c_order = strides_of(range(structure.m), sizes)
+    orders = (strides_of(layout.order, sizes), in_c_order, in_c_order)  # see kernels.Steps
     branch_strides = [[stride[j] for j in layout.branch] for stride in orders]
     steps = k.Steps(
         levels=levels,
