@@ -368,7 +368,7 @@ class Backup:
         return iterate_by_sweeps(self.sweep, h, new, scratch, self.extremes, pace)
 
     def largest(self, value: float) -> float:
-        """Return the largest of these values over all processes that plan together: here, of one."""
+        """Return the largest value over all processes that plan together: here there is one."""
         return value
 
     def residual(self, h: Vector, new: Vector) -> None:
