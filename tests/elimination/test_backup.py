@@ -253,10 +253,10 @@ def test_predicted_memory_covers_what_is_allocated() -> None:
 
 def _allocated(backup: Backup) -> int:
     arrays = [*getattr(backup, "_turned", ())]
+    arrays += [array for workspace in backup._workspaces for array in workspace]
     for part in (backup._whole, *backup._parts):
         program = part.program
         arrays += [program.row_sources.at, program.reward_sources.at, *program.steps]
-        arrays += [array for workspace in part.workspaces for array in workspace]
     return sum(array.nbytes for array in arrays) + 3 * 8 * backup.n_states
 
 

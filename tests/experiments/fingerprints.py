@@ -56,6 +56,9 @@ RELATIVE = 1e-9
 CERTIFIED = 2e-6
 """Gains of plans are known to 1e-6 of the largest reward range; two of them may be twice apart."""
 
+SAME_RESULTS = ("vectors",)
+"""Choices that move no bit of a plan, as tests/planning/test_acceleration.py shows."""
+
 Numbers = dict[str, Any]
 Making = Callable[[], Learner]
 
@@ -141,7 +144,7 @@ def _choices(
     """Every value that is not the one of all other runs, one parameter at a time; a basis that is
     looked for is singles inside learners, which is one of them."""
     for one in parameters:
-        if isinstance(one, Choice):
+        if isinstance(one, Choice) and one.name not in SAME_RESULTS:
             for value in one.choices:
                 if value not in (base.get(one.name, one.default), SEARCHED):
                     yield f"{one.name}={value}", {one.name: value}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fmdp
+from fmdp._base.disk_arrays import disk_array
 from fmdp.elimination.backup import backup_for
+from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.planning.exact import phases, solver
 from fmdp.planning.exact.acceleration import KEPT, MOST_RESTARTS, Anderson
@@ -129,6 +133,57 @@ def test_it_takes_the_memory_that_is_left() -> None:
         assert plan.status is Status.CONVERGED
         assert plan.stats["memory_bytes"] <= limit
         assert abs(plan.stats["accelerated"] - kept) <= 1
+
+
+def test_limits_of_memory_count_what_each_phase_holds() -> None:
+    """Between sweeps: h, L h, f, g and differences in single precision; at the end: h, L h, actions
+    and a policy of one byte.  The bias of this ring is unique: nothing has to be proved."""
+    model = fmdp.problem("circle:13,dynamics=guestrin")
+    backup = backup_for(model, threads=1)
+    states = model.structure.n_states
+    plan = fmdp.Exact(threads=1).plan(model)
+    sums = 8 * 3 * KEPT  # of one block
+    assert plan.stats["memory_bytes"] == backup.program_bytes + sums + states * (
+        2 * 8 + 2 * 8 + 2 * 4 * KEPT
+    )
+    plain = fmdp.Exact(threads=1, memory_limit=backup.program_bytes + 40 * states).plan(model)
+    assert plain.stats["accelerated"] == 0
+    assert plain.stats["memory_bytes"] == backup.program_bytes + 25 * states
+
+
+def test_vectors_on_disk_give_the_same_plan(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = fmdp.problem("circle:13,dynamics=guestrin")
+    memory = fmdp.Exact().plan(model)
+    limit = backup_for(model).program_bytes + 40 * model.structure.n_states
+    disk = fmdp.Exact(vectors="disk", memory_limit=limit).plan(model)
+    assert disk.stats["accelerated"] == memory.stats["accelerated"] == KEPT
+    assert disk.stats["disk_bytes"] == model.structure.n_states * (2 * 8 + 2 * 4 * KEPT)
+    assert disk.stats["memory_bytes"] <= limit < memory.stats["memory_bytes"]
+    assert (disk.gain_lower, disk.gain_upper) == (memory.gain_lower, memory.gain_upper)
+    assert disk.bias is not None
+    assert memory.bias is not None
+    assert disk.bias.tobytes() == memory.bias.tobytes()
+    assert disk.policy == memory.policy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_is_left_while_vectors_are_on_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing has to be removed, however the process ends."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    anderson = Anderson(1000, 3, in_one_piece, on_disk=True)
+    assert list(tmp_path.iterdir()) == []
+    assert anderson.memory_bytes < anderson.vector_bytes == 1000 * (2 * 8 + 2 * 4 * 3)
+
+
+def test_a_full_disk_is_refused_in_one_line() -> None:
+    with pytest.raises(TooLarge, match=r"vectors on disk need a file of 4.*TMPDIR") as refusal:
+        disk_array(1 << 59)
+    assert refusal.value.needed_bytes == 1 << 62
 
 
 @pytest.mark.parametrize("unit", [5e-324, 1e-310, 5e-309, 1e-300, 1e290])

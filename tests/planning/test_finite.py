@@ -262,7 +262,7 @@ def test_learners_take_it_too() -> None:
 def test_stages_are_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     model = problem("circle:6")
     assert stage_bytes(64, 7, 1000) == 1000 * (64 + 24)
-    needed = 1000 * (64 + 24) + 6 * 8 * 64
+    needed = 1000 * (64 + 24) + (4 * 8 + 1) * 64
     monkeypatch.setattr(Backup, "__init__", lambda *_, **__: pytest.fail("work"))
     with pytest.raises(TooLarge, match="1,000 steps and 64 states") as refusal:
         finite(1000, memory_limit=needed - 1).plan(model)

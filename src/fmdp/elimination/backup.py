@@ -34,6 +34,7 @@ class Limits(TypedDict, total=False):
 
     worst: bool
     memory_limit: int | None
+    state_bytes: int
     threads: int | None
     deadline: Deadline
 

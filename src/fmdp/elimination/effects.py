@@ -55,12 +55,17 @@ from fmdp.model.spaces import all_assignments, strides
 Index = NDArray[np.int64]
 
 
-def predicted_bytes(parts: Decomposition, layout: Layout, threads: int) -> int:
-    """Return the least memory in bytes that a backup by components needs."""
+def program_bytes(parts: Decomposition, layout: Layout, threads: int) -> int:
+    """Return the bytes of a backup by components while it sweeps."""
     n_states, n_layers = parts.structure.n_states, parts.n_layers
-    vectors = (n_layers if n_layers > 1 else 0) + bool(parts.before) + tuning.DECISION_VECTORS
+    vectors = (n_layers if n_layers > 1 else 0) + bool(parts.before)
     fibres = sum(n_states // component.n_states for component in parts.components)
-    return layout.memory(threads) + 8 * ((vectors + n_layers) * n_states + fibres)
+    return layout.memory(threads) + 8 * (vectors * n_states + fibres)
+
+
+def decision_bytes(parts: Decomposition) -> int:
+    """Return the bytes that choosing actions needs at least in addition."""
+    return 8 * (tuning.DECISION_VECTORS + parts.n_layers) * parts.structure.n_states
 
 
 def choice_seconds(parts: Decomposition, threads: int) -> float:
@@ -83,21 +88,29 @@ class EffectsBackup(Backup):
         worst: bool = False,
         threads: int | None = None,
         memory_limit: int | None = None,
+        state_bytes: int = tuning.STATE_BYTES,
         deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the backup of chance and the tables of the components; options as in `Backup`."""
         # Not super().__init__: it would enumerate the joint actions.
         structure, self.parts = parts.structure, parts
-        self._configure(structure, nested, shape, worst, threads, memory_limit)
-        self._require((tuning.VECTORS + tuning.DECISION_VECTORS) * 8 * structure.n_states)
+        self._configure(structure, nested, shape, worst, threads, memory_limit, state_bytes)
+        self._require(self.vector_bytes + tuning.DECISION_VECTORS * 8 * structure.n_states)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
         self.layout = choose_layout(
-            parts.after, nested=nested, threads=self.threads, memory_limit=limit, deadline=deadline
+            parts.after,
+            nested=nested,
+            threads=self.threads,
+            memory_limit=limit - self.vector_bytes,
+            deadline=deadline,
         )
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
-        self.predicted_bytes = predicted_bytes(parts, self.layout, self.threads) + caps
+        self.program_bytes = program_bytes(parts, self.layout, self.threads) + caps
+        self.decision_bytes = decision_bytes(parts)
         self._require(self.predicted_bytes)
-        self._spare = min(limit - self.predicted_bytes, tuning.MOST_KEPT_BYTES)
+        kept = 8 * (len(parts.components) - 1) * parts.n_layers * structure.n_states
+        self._keeps_stages = kept <= min(limit - self.predicted_bytes, tuning.MOST_KEPT_BYTES)
+        self.decision_bytes += kept if self._keeps_stages else 0
         self.chance = Backup(
             parts.after,
             nested=nested,
@@ -105,6 +118,7 @@ class EffectsBackup(Backup):
             worst=worst,
             threads=threads,
             memory_limit=limit,
+            state_bytes=state_bytes,
             layout=self.layout,
             deadline=deadline,
         )
@@ -388,7 +402,7 @@ class EffectsBackup(Backup):
         n_components, n = len(self.parts.components), self.n_states
         tensor = np.empty(self.parts.n_layers * n)
         tensor[:n] = chance
-        if 8 * (n_components - 1) * len(tensor) <= self._spare:
+        if self._keeps_stages:
             kept = [tensor]
             for c in range(n_components - 1, 0, -1):
                 kept.append(kept[-1].copy())

@@ -53,11 +53,10 @@ _NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class _Part(NamedTuple):
-    """A program for all joint actions or for some, with one workspace per thread."""
+    """A program for all joint actions or for some."""
 
     program: Program
     steps: tuple[Any, ...]
-    workspaces: list[tuple[NDArray[Any], ...]]
 
 
 class Backup:
@@ -83,29 +82,31 @@ class Backup:
         share_for: FactoredMDP | OptimisticTables | None = None,
         threads: int | None = None,
         memory_limit: int | None = None,
+        state_bytes: int = tuning.STATE_BYTES,
         layout: Layout | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the programs; raise TooLarge above the memory limit, TimeUp past the deadline.
         `shape` is the shape of the sets of nested tables (see `shape_of`); `worst` chooses the rows
-        of least value. `deadline` limits the preparation only."""
-        self._configure(structure, nested, shape, worst, threads, memory_limit)
+        of least value. `state_bytes` are the bytes per state that the caller needs at least for its
+        vectors. `deadline` limits the preparation only."""
+        self._configure(structure, nested, shape, worst, threads, memory_limit, state_bytes)
         # Before any array is allocated: the vectors alone may exceed the limit.
-        self._require(tuning.VECTORS * 8 * structure.n_states + 16 * structure.n_actions)
+        self._require(self.vector_bytes + 16 * structure.n_actions)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
         classes = self._make_tables(share_for, deadline)
         self.layout = layout or choose_layout(
             structure,
             nested=nested,
             threads=self.threads,
-            memory_limit=limit,
+            memory_limit=limit - self.vector_bytes,
             classes=classes,
             deadline=deadline,
         )
         self.roundings = self._count_roundings(self.layout)
         """Largest number of roundings of a number on its way through a backup."""
         caps = 8 * self.layout.table_entries if self.has_caps else 0
-        self.predicted_bytes = self.layout.memory(self.threads) + caps
+        self.program_bytes = self.layout.memory(self.threads) + caps
         self.predicted_seconds = self.layout.seconds(self.threads)
         self._require(self.predicted_bytes)
 
@@ -115,15 +116,17 @@ class Backup:
                 self.layout, self.threads, limit - self.predicted_bytes, deadline
             )
         self.program: Program = build_program(self.layout, deadline, shape=shape, worst=worst)
-        self._whole = self._part(self.program)
+        programs = [self.program, *(build_program(part.layout, deadline) for part in rotated)]
+        self._whole, *self._parts = [_Part(program, tuple(program.steps)) for program in programs]
+        # One program runs at a time.
+        self._workspaces = [self._new_workspace(programs) for _ in range(self.threads)]
         self.rotations = rotated
-        self._parts = [self._part(build_program(turned.layout, deadline)) for turned in rotated]
         if rotated:
             self._turned = aligned(structure.n_states), aligned(structure.n_states)
             # Policies are found and certified by the whole program.
             layouts = [self.layout, *(turned.layout for turned in rotated)]
             self.roundings = max(map(self._count_roundings, layouts))
-            self.predicted_bytes += bytes_of(rotated, self.threads)
+            self.program_bytes += bytes_of(rotated, self.layout, self.threads)
             self.predicted_seconds = sum(turned.layout.seconds(self.threads) for turned in rotated)
 
         sizes = structure.state_sizes
@@ -142,6 +145,7 @@ class Backup:
         worst: bool,
         threads: int | None,
         memory_limit: int | None,
+        state_bytes: int,
     ) -> None:
         """Set the attributes that do not depend on a layout."""
         self.structure = structure
@@ -152,6 +156,12 @@ class Backup:
         self.threads = cores if structure.n_states >= tuning.PARALLEL_STATES else 1
         self.memory_limit = available_memory() // 2 if memory_limit is None else memory_limit
         """Bytes for this object and everything that the planner keeps beside it."""
+        self.vector_bytes = state_bytes * structure.n_states
+        """Bytes for the vectors of the caller, the chosen actions among them."""
+        self.program_bytes = 0
+        """Bytes of this object while it sweeps."""
+        self.decision_bytes = 0
+        """Further bytes while actions are chosen."""
         self.deadline: Deadline = NEVER
         """When a sweep raises TimeUp."""
         self._stop = np.zeros(1, dtype=np.int64)
@@ -180,12 +190,10 @@ class Backup:
         self._fill(share_for)
         return action_classes(charged, self._tables, deadline)
 
-    def _part(self, program: Program) -> _Part:
-        workspaces = [self._new_workspace(program) for _ in range(self.threads)]
-        return _Part(program, tuple(program.steps), workspaces)
-
-    def _new_workspace(self, program: Program) -> tuple[NDArray[Any], ...]:
-        arena, best = aligned(program.arena_size), aligned(program.layout.leaf_size)
+    def _new_workspace(self, programs: Sequence[Program]) -> tuple[NDArray[Any], ...]:
+        """Return the buffers of one thread, which are large enough for each of the programs."""
+        arena = aligned(max(program.arena_size for program in programs))
+        best = aligned(max(program.layout.leaf_size for program in programs))
         order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
         return tuple(kernels.Room(arena, best, self.extremes, self._stop, order))
 
@@ -215,6 +223,11 @@ class Backup:
                 needed_bytes=needed,
                 limit_bytes=limit,
             )
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes of this object and of the vectors of the caller while actions are chosen."""
+        return self.program_bytes + self.decision_bytes + self.vector_bytes
 
     @property
     def n_states(self) -> int:
@@ -323,7 +336,7 @@ class Backup:
     ) -> int:
         thread, first, end = share
         source = self._whole if part is None else part
-        workspace = source.workspaces[thread]
+        workspace = self._workspaces[thread]
         kinds = (
             True if self.nested else None,
             True if self.shape in (kernels.BOX, kernels.BALL) else None,

@@ -169,15 +169,21 @@ class Layout:
         return least / min(threads, self.n_branches)
 
     def memory(self, threads: int) -> int:
-        """Return the bytes needed to plan: vectors over all states, buffers, tables with
-        indices."""
-        vectors = tuning.VECTORS * 8 * self.structure.n_states
+        """Return the bytes of the program of a sweep: buffers, tables with indices."""
+        return self.buffer_bytes(threads) + self.table_bytes
+
+    def buffer_bytes(self, threads: int) -> int:
+        """Return the bytes of the tensors between the steps, and of the values of a leaf."""
         gaps = LARGEST_GAP * len(self.groups)
-        buffers = 8 * threads * (sum(self.buffer_sizes) + gaps + self.leaf_size)
+        return 8 * threads * (sum(self.buffer_sizes) + gaps + self.leaf_size)
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables in the order of the steps, and of their indices."""
         contexts = 16 * sum(group.outer * group.rep for group in self.groups)
         leaves = 16 * self.leaf_size
         nodes = 8 * k.N_NODE_FIELDS * sum(self.node_counts)
-        return vectors + buffers + contexts + leaves + nodes + 24 * self.table_entries
+        return contexts + leaves + nodes + 24 * self.table_entries
 
 
 def volume(variables: Iterable[int], sizes: Sequence[int]) -> int:
@@ -321,7 +327,8 @@ def choose_layout(
 
     Candidates combine group sizes with branches, where the branches are a prefix of the sequence in
     which current variables are needed (the first ones cost nothing extra; each later one trades
-    time for memory). `order` replaces the cheapest elimination order.
+    time for memory). `memory_limit` is for the program alone. `order` replaces the cheapest
+    elimination order.
     """
     structure = charging(structure)
     if classes is None:

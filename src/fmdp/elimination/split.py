@@ -53,17 +53,18 @@ def split_layout(
         seconds = sum(part.layout.seconds(threads) for part in parts)
         transposes = layout.structure.n_states * tuning.TRANSPOSE_SECONDS / threads
         seconds += transposes * sum(part.rows > 1 for part in parts)
-        if len(parts) > 1 and seconds < least and bytes_of(parts, threads) <= memory:
+        if len(parts) > 1 and seconds < least and bytes_of(parts, layout, threads) <= memory:
             best, least = parts, seconds
     return best
 
 
-def bytes_of(parts: tuple[Rotated, ...], threads: int) -> int:
-    """Return the bytes of the parts beside the vectors of the whole: programs, and rotated h and L
-    h."""
-    vector = 8 * parts[0].layout.structure.n_states if parts else 0
-    programs = sum(part.layout.memory(threads) - tuning.VECTORS * vector for part in parts)
-    return programs + (2 * vector if parts else 0)
+def bytes_of(parts: tuple[Rotated, ...], whole: Layout, threads: int) -> int:
+    """Return the bytes of the parts beside the whole: tables, rotated h and L h, and what the
+    buffers, which all of them share, are larger than those of the whole."""
+    layouts = [whole, *(part.layout for part in parts)]
+    buffers = max(layout.buffer_bytes(threads) for layout in layouts) - whole.buffer_bytes(threads)
+    tables = sum(part.layout.table_bytes for part in parts)
+    return 2 * 8 * whole.structure.n_states + buffers + tables
 
 
 def _cut(layout: Layout, n_parts: int, threads: int, deadline: Deadline) -> tuple[Rotated, ...]:

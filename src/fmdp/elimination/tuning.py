@@ -42,8 +42,9 @@ REMEMBERED_CLASSES = 1 << 16
 """Joint actions times factors up to which the candidate layouts of a structure are cached."""
 EQUAL_SECONDS = 1.05
 """Layouts whose predicted times are within this ratio count as equally fast: take the leanest."""
-VECTORS = 6
-"""Vectors over all states in use at once: h, L h, scratch, actions, bias and a temporary."""
+STATE_BYTES = 48
+"""Bytes per state for the vectors of the caller, if it does not say how many it needs: h, L h,
+scratch, actions, bias and a temporary."""
 PARALLEL_STATES = 1 << 13
 """States below which threads cost more than they save."""
 

@@ -15,8 +15,9 @@ from fmdp._base.parameters import quoted
 from fmdp._base.progress import reporting
 from fmdp.elimination.backup import usable_cores
 from fmdp.elimination.decomposition import decompose
-from fmdp.elimination.effects import choice_seconds, predicted_bytes
+from fmdp.elimination.effects import choice_seconds, decision_bytes, program_bytes
 from fmdp.elimination.layout import choose_layout
+from fmdp.elimination.tuning import STATE_BYTES
 from fmdp.errors import InvalidParameter, TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.exchangeable.finding import exchangeable_by_alike, exchangeable_parts
@@ -422,15 +423,16 @@ def exact_cost(
         memory = sum(cost.memory for cost in costs) + joint_bytes(structure)
         return Cost(memory, sum(cost.seconds for cost in costs))
     effects = decompose(structure)
+    vectors = STATE_BYTES * structure.n_states
     layout = choose_layout(
         structure if effects is None else effects.after,
         threads=threads,
-        memory_limit=memory_limit,
+        memory_limit=None if memory_limit is None else memory_limit - vectors,
         deadline=deadline,
     )
     if effects is None:
-        return Cost(layout.memory(threads), layout.seconds(threads))
+        return Cost(vectors + layout.memory(threads), layout.seconds(threads))
     return Cost(
-        predicted_bytes(effects, layout, threads),
+        vectors + program_bytes(effects, layout, threads) + decision_bytes(effects),
         layout.seconds(threads) + choice_seconds(effects, threads),
     )

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
+_BLOCK = 1 << 16
+"""Entries of a vector that are handled at once."""
+
 
 def span(h: Vector) -> float:
     """Return max h - min h.
@@ -43,9 +46,21 @@ def factored_spans(h: Vector, sizes: Sequence[int]) -> tuple[float, ...]:
     tuple[float, ...]
         One number per state variable.
     """
-    return tuple(
-        float((cube.max(axis=1) - cube.min(axis=1)).max()) for cube in _along_each(h, sizes)
-    )
+    return tuple(max(map(_largest_change, _blocks(cube))) for cube in _along_each(h, sizes))
+
+
+def _largest_change(cube: Vector) -> float:
+    return float((cube.max(axis=1) - cube.min(axis=1)).max())
+
+
+def _blocks(cube: Vector) -> Iterator[Vector]:
+    """Yield [outer, values, inner] in pieces, so that temporary arrays stay small."""
+    outer, values, inner = cube.shape
+    columns = max(1, min(inner, _BLOCK // values))
+    rows = max(1, _BLOCK // (values * columns))
+    for row in range(0, outer, rows):
+        for column in range(0, inner, columns):
+            yield cube[row : row + rows, :, column : column + columns]
 
 
 def marginals(h: Vector, sizes: Sequence[int]) -> tuple[Vector, ...]:

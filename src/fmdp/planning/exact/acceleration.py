@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.disk_arrays import disk_array
 from fmdp.elimination.backup import Backup
 
 Floats = NDArray[np.float64]
@@ -53,28 +54,49 @@ _INSIDE = 1 << 10
 """States whose differences are handled together, so that they stay in the first cache."""
 
 
-def acceleration_for(backup: Backup) -> Anderson | None:
-    """Return an acceleration with as many differences as fit beside the backup; None if too few."""
+def acceleration_for(backup: Backup, state_bytes: int, on_disk: bool = False) -> Anderson | None:
+    """Return an acceleration with as many differences as fit beside the backup; None if too few.
+
+    `state_bytes` are the bytes per state of the other vectors that are in use between sweeps. On
+    disk all differences are kept.
+    """
     blocks = -(-backup.n_states // _BLOCK)
-    room = backup.memory_limit - backup.predicted_bytes - 8 * 3 * KEPT * blocks
-    kept = min(KEPT, (room // backup.n_states - 2 * 8) // (2 * 4))
+    room = backup.memory_limit - backup.program_bytes - 8 * 3 * KEPT * blocks
+    kept = min(KEPT, (room // backup.n_states - state_bytes - 2 * 8) // (2 * 4))
+    if on_disk:
+        kept = KEPT
     if kept < LEAST_KEPT:
         return None
     kind = Anderson if backup.compiled else NumpyAnderson
-    return kind(backup.n_states, kept, backup.over, backup.structure.reward_unit)
+    unit = backup.structure.reward_unit
+    return kind(backup.n_states, kept, backup.over, unit, on_disk=on_disk)
 
 
 class Anderson:
     """Anderson's rule for one iteration, with the differences of its last sweeps."""
 
-    def __init__(self, n_states: int, kept: int, over: OverPieces, unit: float = 1.0) -> None:
-        """`over` is that of a `Backup`, `unit` the unit of the rewards."""
+    def __init__(
+        self,
+        n_states: int,
+        kept: int,
+        over: OverPieces,
+        unit: float = 1.0,
+        *,
+        on_disk: bool = False,
+    ) -> None:
+        """`over` is that of a `Backup`, `unit` the unit of the rewards.  With `on_disk` the vectors
+        are in temporary files."""
+        self.kept, self.on_disk = kept, on_disk
         self._over = over
         # Single precision ends at 1e38: a power of 2 brings differences near 1, without rounding.
         self._scale = math.ldexp(1.0, min(-math.frexp(unit)[1], 1000))
-        self._f, self._g = np.empty(n_states), np.empty(n_states)
-        self._df: Singles = np.empty((kept, n_states), dtype=np.float32)
-        self._dg: Singles = np.empty((kept, n_states), dtype=np.float32)
+        empty = disk_array if on_disk else np.empty
+        self._f: Vector = empty(n_states, dtype=np.float64)
+        self._g: Vector = empty(n_states, dtype=np.float64)
+        self._df: Singles = empty((kept, n_states), dtype=np.float32)
+        self._dg: Singles = empty((kept, n_states), dtype=np.float32)
+        self.vector_bytes = sum(a.nbytes for a in (self._f, self._g, self._df, self._dg))
+        """Bytes of the vectors, in memory or on disk."""
         self._blocks = -(-n_states // _BLOCK)
         self._sums = np.zeros((self._blocks, 3, kept))
         self._gram = np.zeros((kept, kept))
@@ -88,13 +110,14 @@ class Anderson:
         self._restarts = 0
 
     @property
-    def kept(self) -> int:
-        """Largest number of differences that are kept."""
-        return len(self._df)
+    def memory_bytes(self) -> int:
+        """Bytes of this object in memory."""
+        return self._sums.nbytes + (0 if self.on_disk else self.vector_bytes)
 
-    @property
-    def bytes(self) -> int:
-        return sum(array.nbytes for array in (self._f, self._g, self._df, self._dg, self._sums))
+    def release(self) -> None:
+        """Free the vectors; the object cannot be used any more."""
+        self._f = self._g = np.empty(0)
+        self._df = self._dg = np.empty((0, 0), dtype=np.float32)
 
     @property
     def on(self) -> bool:

@@ -102,14 +102,19 @@ def stage_error(error: float, discount: float, size: float, roundings: int) -> f
 
 
 def average_bounds(
-    backup: Backup, h: Vector, actions: NDArray[np.integer] | None
+    backup: Backup,
+    h: Vector,
+    actions: NDArray[np.integer] | None,
+    image: Vector | None = None,
 ) -> tuple[float | None, float]:
     """Return a lower bound on the gain of a policy and an upper bound on the optimal gain.
 
     Both follow from the average-reward theorem at h, which may be any function, for example the
-    value under a discount.  The first is None without a policy.
+    value under a discount.  The first is None without a policy.  `image` is a workspace of the
+    length of h.
     """
-    image = np.empty_like(h)
+    if image is None:
+        image = np.empty_like(h)
     least, most = backup.structure.reward_bounds
     backup.sweep(h, image)
     upper = min(residual_of(backup, h, image).upper, most)
@@ -120,16 +125,22 @@ def average_bounds(
 
 
 def discounted_value(
-    base: Vector, discount: float, lower: float, upper: float, slack: float
+    base: Vector,
+    discount: float,
+    lower: float,
+    upper: float,
+    slack: float,
+    out: Vector | None = None,
 ) -> tuple[Vector, tuple[float, float]]:
     """Return the middle of MacQueen's bounds on V* and certified bounds on its mean.
 
     V* lies in base + discount / (1 - discount) [lower, upper], up to `slack`.  The rounding of the
-    mean itself is added to its bounds.
+    mean itself is added to its bounds.  The value is written to `out`, if that is given.
     """
     scale = discount / (1.0 - discount)
-    value = base + 0.5 * scale * (lower + upper)
+    value: Vector = np.add(base, 0.5 * scale * (lower + upper), out=out)
     half = 0.5 * scale * (upper - lower) + slack
-    half += len(value) * float(np.finfo(np.float64).eps) * float(np.abs(value).max())
+    size = max(float(value.max()), -float(value.min()))
+    half += len(value) * float(np.finfo(np.float64).eps) * size
     mean = float(value.mean())
     return value, (mean - half, mean + half)

@@ -25,11 +25,11 @@ from fmdp._base.deadlines import NEVER, TimeUp
 from fmdp._base.memory import available_memory, describe_bytes, describe_count
 from fmdp.elimination.backup import Backup
 from fmdp.elimination.ties import Ties
-from fmdp.elimination.tuning import VECTORS
 from fmdp.errors import TooLarge
 from fmdp.model import Structure
 from fmdp.model.spaces import encode
 from fmdp.planning.exact.bounds import stage_error
+from fmdp.planning.exact.report import report_bytes
 from fmdp.planning.exact.solver import Limits
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import TablePolicy
@@ -50,7 +50,9 @@ def refuse_stages(settings: Exact, structure: Structure, predicted: int | None =
     """Raise TooLarge if the stages and the sweeps together need more than the memory limit."""
     assert settings.horizon is not None
     limit = settings.memory_limit if settings.memory_limit is not None else available_memory() // 2
-    sweeps = VECTORS * 8 * structure.n_states if predicted is None else predicted
+    sweeps = predicted
+    if sweeps is None:
+        sweeps = report_bytes(settings.criterion, structure) * structure.n_states
     stages = stage_bytes(structure.n_states, structure.n_actions, settings.horizon)
     if sweeps + stages > limit:
         raise TooLarge(
@@ -121,6 +123,7 @@ def solve_finite(
         "steps_planned": len(stages.policies),
         **engine_stats(backup),
     }
+    stats["memory_bytes"] += sum(stage.actions.nbytes for stage in stages.distinct.values())
     policy: TimedPolicy | None = None
     objective: float | None = None
     bias: Vector | None = None
@@ -166,15 +169,13 @@ def _plan_stage(
     actions = greedy_actions(
         backup, structure, value, worth, ties, backup.tie_slack(size, tolerance)
     )
-    digest = hashlib.sha256(actions.tobytes()).digest()
-    if digest not in stages.distinct:
-        stages.distinct[digest] = TablePolicy(
-            structure.state_sizes, structure.action_sizes, actions, structure.naming
-        )
+    policy = TablePolicy.trusted(structure, actions)
+    del actions
+    policy = stages.distinct.setdefault(hashlib.sha256(policy.actions.data).digest(), policy)
     stages.error = stage_error(
         stages.error, discount, size + structure.reward_size, backup.roundings
     )
     np.subtract(new, worth, out=worth)
     stages.loss = discount * stages.loss + float(worth.max())
     stages.value = new
-    stages.policies.append(stages.distinct[digest])  # last: what is counted is whole
+    stages.policies.append(policy)  # last: what is counted is whole

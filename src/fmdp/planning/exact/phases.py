@@ -65,6 +65,7 @@ def exact_problem(
     discount: float,
     cold: bool,
     describe: bool,
+    on_disk: bool = False,
     progress: Progress | None,
 ) -> ExactProblem:
     """Return the problem of a plan, with the phases that it may run."""
@@ -87,6 +88,7 @@ def exact_problem(
         dampings=(1.0, solver.DAMPING) if average else (1.0,),
         reserve=tie_reserve(structure, limits) if average else 0.0,
         patience=PATIENCE if hurry else None,
+        on_disk=on_disk,
         progress=progress,
         settings=settings,
         tables=tables,
@@ -121,7 +123,7 @@ def prove_unique(problem: ExactProblem, state: State) -> State:
     if state.unique:
         return solver.after_proof(problem, state, True, 0)
     proved, sweeps = in_every_best_class(
-        problem.backup, state.h, state.lower, int(state.h.argmax())
+        problem.backup, state.h, state.lower, int(state.h.argmax()), state.scratch
     )
     return solver.after_proof(problem, state, proved, sweeps)
 

@@ -33,7 +33,7 @@ from fmdp.planning.exact.finite import refuse_stages, solve_finite
 from fmdp.planning.exact.interval_sets import refuse_without_intervals
 from fmdp.planning.exact.intervals import solve_intervals
 from fmdp.planning.exact.phases import exact_problem
-from fmdp.planning.exact.report import report
+from fmdp.planning.exact.report import report, report_bytes
 from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.exact.solver import Limits, solve
 from fmdp.planning.expanded import PreparedExpanded, plan_expanded
@@ -75,6 +75,15 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
         unkeyed=("nominal",),
     )
 
+    vectors: str = setting(
+        "memory",
+        "where the vectors of accelerated sweeps are kept: in memory, or in temporary files, which "
+        "takes longer and gives the same plan",
+        choices=("memory", "disk"),
+        only_with=("criterion", ("average", "discounted")),
+        unkeyed=("memory",),
+    )
+
     def prepare(self, structure: Structure) -> PreparedExact | PreparedParts | PreparedExpanded:
         check_structure(structure, "prepare")
         if structure.derived:
@@ -114,6 +123,7 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
             backup = tabular_backup(model, self.memory_limit) or backup_for(
                 model,
                 memory_limit=self.memory_limit,
+                state_bytes=report_bytes(self.criterion, model.structure),
                 threads=self.threads,
                 deadline=limits.deadline,
             )
@@ -239,6 +249,7 @@ def _solve(
         discount=1.0 if settings.discount is None else settings.discount,
         cold=cold,
         describe=describe,
+        on_disk=settings.vectors == "disk",
         progress=progress,
     )
     state = solve(problem, problem.first_state(h, unique=problem.discount != 1.0))

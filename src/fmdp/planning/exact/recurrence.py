@@ -38,8 +38,12 @@ Mask = NDArray[np.bool_]
 
 SWEEPS = 6
 """Sweeps after which `in_every_best_class` gives up."""
+PROOF_BYTES = 8 + 8 + 2
+"""Bytes per state of `in_every_best_class`: w, L w, and the states to avoid and the others."""
 _PENALTY = 2.0**200
 """Penalty of the states to avoid, in sizes of w."""
+_BLOCK = 1 << 16
+"""States that are handled at once."""
 _LEFT_OUT = 2.0
 """Sizes of w below 0 from which on a value must include the penalty."""
 
@@ -100,12 +104,14 @@ def _attractor(possible: NDArray[np.bool_], deadline: Deadline) -> int | None:
     return None
 
 
-def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> tuple[bool, int]:
+def in_every_best_class(
+    backup: Backup, h: Vector, lower: float, state: int, w: Vector | None = None
+) -> tuple[bool, int]:
     """Return whether every recurrent class of optimal policies provably contains the state, and the
     number of sweeps that were made.
 
     `h`, near a solution, and `state` are in elimination order; `lower` is at most the optimal gain
-    from every state.  False proves nothing.
+    from every state.  `w` is a workspace of the same length.  False proves nothing.
 
     Rounding: with |w| and the rewards at most `size`, a value below -2 size can only be one in
     which every action meets the penalty, since one that does not is at least -size.  A value above
@@ -113,7 +119,8 @@ def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> 
     than 4 size are worth less than -3 size, and lose; for the others every summand is at most
     5 size.
     """
-    w, new = np.array(h), aligned(len(h))
+    w, new = aligned(len(h)) if w is None else w, aligned(len(h))
+    w[:] = h
     avoided = np.zeros(len(h), dtype=np.bool_)
     avoided[state] = True
     for sweeps in range(SWEEPS):
@@ -131,14 +138,22 @@ def in_every_best_class(backup: Backup, h: Vector, lower: float, state: int) -> 
 
 def _largest(w: Vector, avoided: Mask) -> float:
     """Return max |w| over the states that are not avoided, 0 if there are none."""
-    return float(np.abs(w[~avoided]).max(initial=0.0))
+    return max(float(np.abs(w[block][~avoided[block]]).max(initial=0.0)) for block in _blocks(w))
+
+
+def _blocks(w: Vector) -> list[slice]:
+    """Return slices that cover w, so that temporary arrays stay small."""
+    return [slice(first, first + _BLOCK) for first in range(0, len(w), _BLOCK)]
 
 
 def _avoid(w: Vector, new: Vector, avoided: Mask, lower: float, least: float) -> float:
     """Return the largest new - w of the states that are left. States with new < least join the
     avoided ones; for the others w <- new - lower."""
-    avoided |= new < least
-    left = ~avoided
-    highest = float((new[left] - w[left]).max(initial=-np.inf))
-    w[left] = new[left] - lower
+    highest = -np.inf
+    for block in _blocks(w):
+        image, old = new[block], w[block]
+        avoided[block] |= image < least
+        left = ~avoided[block]
+        highest = max(highest, float((image[left] - old[left]).max(initial=-np.inf)))
+        old[left] = image[left] - lower
     return highest

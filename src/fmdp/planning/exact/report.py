@@ -15,7 +15,7 @@ from fmdp.planning.exact.bounds import average_bounds, discounted_value, policy_
 from fmdp.planning.exact.phases import ExactProblem
 from fmdp.planning.exact.solver import State
 from fmdp.planning.plan import Plan
-from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy, smallest_unsigned
 from fmdp.planning.prepared import engine_stats, policy_in_time
 from fmdp.planning.spans import factored_spans, span
 from fmdp.planning.status import Status, middle_of_bounds
@@ -24,6 +24,17 @@ Vector = NDArray[np.float64]
 
 _KNOWN = 1e-2
 """Estimated error of a span, relative to it, above which no span is reported."""
+
+
+def report_bytes(criterion: str, structure: Structure) -> int:
+    """Return the bytes per state that a plan needs at least: those of its report.
+
+    Actions are chosen while h and L h are there, with a discount also the discounted h, over a
+    horizon the values of the chosen actions. The policy is a copy in a smaller type. Then the bias
+    takes the place of the actions.
+    """
+    vectors = 3 if criterion == "average" else 4
+    return 8 * vectors + np.dtype(smallest_unsigned(structure.n_actions)).itemsize
 
 
 def report(problem: ExactProblem, state: State, planner: str, started: float) -> Plan:
@@ -93,7 +104,7 @@ def _discounted_plan(problem: ExactProblem, state: State, planner: str, started:
         problem.backup,
         structure,
         state,
-        state.h * discount,
+        np.multiply(state.h, discount, out=state.scratch),
         problem.limits,
         problem.ties,
     )
@@ -101,10 +112,10 @@ def _discounted_plan(problem: ExactProblem, state: State, planner: str, started:
     if image is not None and np.isfinite(state.lower):
         base = state.h if state.solved_by_policies else image
         value, stats["objective_bounds"] = discounted_value(
-            base, discount, state.lower, state.upper, state.slack
+            base, discount, state.lower, state.upper, state.slack, out=image
         )
         actions = None if policy is None else policy.actions
-        lower, upper = average_bounds(problem.backup, value, actions)
+        lower, upper = average_bounds(problem.backup, value, actions, image=state.scratch)
         if state.status in (Status.CONVERGED, Status.PRECISION_LIMIT):
             objective = float(value.mean())
         if problem.describe and state.status is Status.CONVERGED:
@@ -131,9 +142,14 @@ def _discounted_plan(problem: ExactProblem, state: State, planner: str, started:
 def _stats(problem: ExactProblem, state: State) -> dict[str, Any]:
     stats: dict[str, Any] = {"damping": state.damping, **engine_stats(problem.backup)}
     stats["accelerated"] = 0
-    if state.acceleration is not None:
-        stats["accelerated"] = state.acceleration.kept if state.accelerated else 0
-        stats["memory_bytes"] += state.acceleration.bytes
+    acceleration, backup = state.acceleration, problem.backup
+    if acceleration is not None:
+        stats["accelerated"] = acceleration.kept if state.accelerated else 0
+        vectors = problem.sweep_bytes(state.unique) * backup.n_states
+        sweeping = backup.program_bytes + vectors + acceleration.memory_bytes
+        stats["memory_bytes"] = max(sweeping, backup.predicted_bytes)
+        if acceleration.on_disk:
+            stats["disk_bytes"] = acceleration.vector_bytes
     return stats
 
 

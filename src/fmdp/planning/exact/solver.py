@@ -56,6 +56,7 @@ from fmdp.elimination.kernels import Pace
 from fmdp.planning.exact.acceleration import Anderson, acceleration_for
 from fmdp.planning.exact.bounds import Residual, residual_from
 from fmdp.planning.exact.operators import Operator
+from fmdp.planning.exact.recurrence import PROOF_BYTES
 from fmdp.planning.status import Progress, Status
 from fmdp.planning.tabular.gains import Gains
 
@@ -215,6 +216,8 @@ class Problem:
     """Part of the tolerance that the caller needs."""
     patience: int | None = None
     """Sweeps after which policy iteration is tried even if the gap still shrinks."""
+    on_disk: bool = False
+    """Whether acceleration keeps its vectors on disk."""
     progress: Progress | None = None
     started: float = field(default_factory=time.perf_counter)
 
@@ -240,6 +243,16 @@ class Problem:
 
     def allows(self, phase: Phase) -> bool:
         return phase in self.phases
+
+    def sweep_bytes(self, unique: bool) -> int:
+        """Return the bytes per state of the vectors of the sweeps, without those of acceleration.
+
+        They are h, L h, and the discounted h or, unless the bias is known to be `unique`, the
+        vectors of a proof.
+        """
+        if self.discount != 1.0:
+            return 3 * 8
+        return 2 * 8 + (0 if unique or not self.allows(Phase.PROVE_UNIQUE) else PROOF_BYTES)
 
     def first_state(self, h: Vector, **known: Any) -> State:
         """Return the state before the first sweep from h, which is changed in place."""
@@ -281,12 +294,16 @@ def solve(problem: Problem, state: State) -> State:
                 state = state._replace(status=status, phase=Phase.DONE)
     finally:
         backup.deadline = NEVER
+        if state.acceleration is not None:
+            state.acceleration.release()
     return state
 
 
 def start(problem: Problem, state: State) -> State:
     """Turn acceleration on if there is memory for it."""
-    acceleration = acceleration_for(problem.backup)
+    acceleration = acceleration_for(
+        problem.backup, problem.sweep_bytes(state.unique), problem.on_disk
+    )
     used = acceleration is not None
     return state._replace(
         phase=Phase.ITERATE,
