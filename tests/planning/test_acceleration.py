@@ -177,7 +177,7 @@ def test_no_file_is_left_while_vectors_are_on_disk(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     anderson = Anderson(1000, 3, in_one_piece, on_disk=True)
     assert list(tmp_path.iterdir()) == []
-    assert anderson.memory_bytes < anderson.vector_bytes == 1000 * (2 * 8 + 2 * 4 * 3)
+    assert anderson.bytes < anderson.vector_bytes == 1000 * (2 * 8 + 2 * 4 * 3)
 
 
 def test_a_full_disk_is_refused_in_one_line() -> None:

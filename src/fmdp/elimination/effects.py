@@ -105,12 +105,15 @@ class EffectsBackup(Backup):
             deadline=deadline,
         )
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
-        self.program_bytes = program_bytes(parts, self.layout, self.threads) + caps
         self.decision_bytes = decision_bytes(parts)
+        programs = program_bytes(parts, self.layout, self.threads) + caps
+        self.predicted_bytes = programs + self.decision_bytes + self.vector_bytes
         self._require(self.predicted_bytes)
         kept = 8 * (len(parts.components) - 1) * parts.n_layers * structure.n_states
         self._keeps_stages = kept <= min(limit - self.predicted_bytes, tuning.MOST_KEPT_BYTES)
-        self.decision_bytes += kept if self._keeps_stages else 0
+        if self._keeps_stages:
+            self.decision_bytes += kept
+            self.predicted_bytes += kept
         self.chance = Backup(
             parts.after,
             nested=nested,

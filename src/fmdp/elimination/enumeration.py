@@ -106,7 +106,7 @@ class Backup:
         self.roundings = self._count_roundings(self.layout)
         """Largest number of roundings of a number on its way through a backup."""
         caps = 8 * self.layout.table_entries if self.has_caps else 0
-        self.program_bytes = self.layout.memory(self.threads) + caps
+        self.predicted_bytes = self.vector_bytes + self.layout.memory(self.threads) + caps
         self.predicted_seconds = self.layout.seconds(self.threads)
         self._require(self.predicted_bytes)
 
@@ -126,7 +126,7 @@ class Backup:
             # Policies are found and certified by the whole program.
             layouts = [self.layout, *(turned.layout for turned in rotated)]
             self.roundings = max(map(self._count_roundings, layouts))
-            self.program_bytes += bytes_of(rotated, self.layout, self.threads)
+            self.predicted_bytes += bytes_of(rotated, self.layout, self.threads)
             self.predicted_seconds = sum(turned.layout.seconds(self.threads) for turned in rotated)
 
         sizes = structure.state_sizes
@@ -145,7 +145,7 @@ class Backup:
         worst: bool,
         threads: int | None,
         memory_limit: int | None,
-        state_bytes: int,
+        state_bytes: int = tuning.STATE_BYTES,
     ) -> None:
         """Set the attributes that do not depend on a layout."""
         self.structure = structure
@@ -158,10 +158,10 @@ class Backup:
         """Bytes for this object and everything that the planner keeps beside it."""
         self.vector_bytes = state_bytes * structure.n_states
         """Bytes for the vectors of the caller, the chosen actions among them."""
-        self.program_bytes = 0
-        """Bytes of this object while it sweeps."""
         self.decision_bytes = 0
-        """Further bytes while actions are chosen."""
+        """Bytes of this object that only the choice of actions needs."""
+        self.predicted_bytes = 0
+        """Bytes of this object and of the vectors of the caller while actions are chosen."""
         self.deadline: Deadline = NEVER
         """When a sweep raises TimeUp."""
         self._stop = np.zeros(1, dtype=np.int64)
@@ -225,9 +225,9 @@ class Backup:
             )
 
     @property
-    def predicted_bytes(self) -> int:
-        """Bytes of this object and of the vectors of the caller while actions are chosen."""
-        return self.program_bytes + self.decision_bytes + self.vector_bytes
+    def program_bytes(self) -> int:
+        """Bytes of this object while it sweeps."""
+        return self.predicted_bytes - self.decision_bytes - self.vector_bytes
 
     @property
     def n_states(self) -> int:

@@ -43,7 +43,7 @@ class CountBackup(TabularBackup):
         self.layout: Any = _Layout(quotient.n_pairs)
         self.roundings = quotient.roundings
         self.decision_bytes, self.vector_bytes = 0, 8 * 3 * quotient.n_states  # h, L h, scratch
-        self.program_bytes = quotient.predicted_bytes - self.vector_bytes
+        self.predicted_bytes = quotient.predicted_bytes
         self.predicted_seconds = quotient.predicted_seconds
         self.extremes = np.zeros(3)
         self._in_order = True

@@ -110,7 +110,7 @@ class Anderson:
         self._restarts = 0
 
     @property
-    def memory_bytes(self) -> int:
+    def bytes(self) -> int:
         """Bytes of this object in memory."""
         return self._sums.nbytes + (0 if self.on_disk else self.vector_bytes)
 

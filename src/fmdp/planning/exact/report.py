@@ -146,7 +146,7 @@ def _stats(problem: ExactProblem, state: State) -> dict[str, Any]:
     if acceleration is not None:
         stats["accelerated"] = acceleration.kept if state.accelerated else 0
         vectors = problem.sweep_bytes(state.unique) * backup.n_states
-        sweeping = backup.program_bytes + vectors + acceleration.memory_bytes
+        sweeping = backup.program_bytes + vectors + acceleration.bytes
         stats["memory_bytes"] = max(sweeping, backup.predicted_bytes)
         if acceleration.on_disk:
             stats["disk_bytes"] = acceleration.vector_bytes

@@ -95,8 +95,8 @@ class TabularBackup(Backup):
         self.roundings = (
             n_states + sum(structure.state_sizes) + 2 * structure.m + 2 * structure.l + 6
         )
-        self.program_bytes = 8 * (entries + 2 * n_states * n_actions)
         self.decision_bytes, self.vector_bytes = 0, 8 * 4 * n_states
+        self.predicted_bytes = 8 * (entries + 2 * n_states * n_actions) + self.vector_bytes
         self.predicted_seconds = _SECONDS_PER_SWEEP + _SECONDS_PER_ENTRY * entries
         self.extremes = np.zeros(3)
         self._in_order = True
