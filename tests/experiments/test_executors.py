@@ -27,7 +27,7 @@ from fmdp.experiments.executors import (
 from fmdp.experiments.spec import Spec, parse_spec
 from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import ATTEMPTS, run_sweep
-from fmdp.experiments.worker import MadeRun, Task
+from fmdp.experiments.worker import Batch, MadeRun
 
 
 def test_workers_have_one_thread_ignore_interrupts_and_end_at_once() -> None:
@@ -192,8 +192,9 @@ class Mortal(InThisProcess):
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        self.round.append(argument.seed)
-        deadly = argument.seed == self.deadly and self.deaths > 0
+        (task,) = argument.tasks
+        self.round.append(task.seed)
+        deadly = task.seed == self.deadly and self.deaths > 0
         self.pending.append((future, lambda: function(argument), deadly))
         return future
 
@@ -263,10 +264,11 @@ def test_a_run_that_kills_its_worker_is_found_out_and_harms_no_other(
 def test_an_error_on_the_way_is_a_failed_run(quick: Spec, tmp_path: Path) -> None:
     class Unpicklable(InThisProcess):
         def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
-            def broken(_: Task) -> MadeRun:
+            def broken(_: Batch) -> list[MadeRun]:
                 raise TypeError("cannot pickle this")
 
-            return super().submit(broken if argument.seed == 2 else function, argument)
+            deadly = any(task.seed == 2 for task in argument.tasks)
+            return super().submit(broken if deadly else function, argument)
 
     summary = run_sweep(quick, tmp_path, workers=Unpicklable())
     assert (summary.done, summary.failed) == (5, 1)

@@ -54,6 +54,12 @@ _SECONDS_TO_CONNECT = 10.0
 _SECONDS_TO_EXIT = 2.0
 """Time for an idle worker to exit before it is killed."""
 _TICK_SECONDS = 0.2
+_SECONDS_BETWEEN_COUNTS = 1.0
+_TASK_SECONDS = 1.0
+"""Work of a Dask task: covers the four messages between a result and the next task of a worker, up
+to 250 ms each way (docs/how-many-machines.md)."""
+_SCHEDULER_SECONDS = 0.01
+"""Least time between two tasks of the whole cluster. The scheduler needs 2 ms of it per task."""
 
 _THREAD = threading.local()
 
@@ -79,6 +85,15 @@ class Workers(ABC):
     def spare(self) -> int:
         """Number of additional tasks to submit, so that no worker waits for the next one."""
         return 0
+
+    @property
+    def task_seconds(self) -> float:
+        """Seconds of work that one task should have, so that handing it over costs little.
+
+        Short runs share a task. They are stored together when it ends, and a worker that dies
+        loses all of them. At 0 every run is a task.
+        """
+        return 0.0
 
     @abstractmethod
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]: ...
@@ -166,6 +181,10 @@ class Processes(Workers):
     @property
     def spare(self) -> int:
         return 1
+
+    @property
+    def task_seconds(self) -> float:
+        return 0.1  # storing runs together saves more than the pipes cost
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
         future: Future[T] = Future()
@@ -292,17 +311,30 @@ class Dask(Workers):
                 f"got {address!r}: {line}"
             ) from None
         self._executor: Executor = self._client.get_executor(pure=False)
+        with self._or_gone():
+            self._threads: int = sum(self._client.nthreads().values())
+        self._counted = time.monotonic()
 
     @property
     def size(self) -> int:
-        # Workers may come and go; without any, tasks wait for the first one.
-        with self._or_gone():
-            threads: int = sum(self._client.nthreads().values())
-        return max(1, threads)
+        # Workers may come and go. They are counted in the background, since the scheduler may be
+        # far. Without any, tasks wait for the first one.
+        if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
+            self._counted = time.monotonic()
+            self._client.loop.add_callback(self._count_threads)
+        return max(1, self._threads)
+
+    async def _count_threads(self) -> None:
+        with contextlib.suppress(OSError):  # `check` reports a lost scheduler
+            self._threads = sum((await self._client.nthreads(asynchronous=True)).values())
 
     @property
     def spare(self) -> int:
         return self.size
+
+    @property
+    def task_seconds(self) -> float:
+        return max(_TASK_SECONDS, _SCHEDULER_SECONDS * self.size)
 
     def submit(self, function: Callable[[A], T], argument: A) -> Future[T]:
         with self._or_gone():

@@ -630,15 +630,38 @@ class Store:
             digests.note(self._connection, "model", name)
 
     @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Write everything that is stored meanwhile to the disk once, at the end.
+
+        Each change is still complete or not made at all, whatever happens to the others.
+        """
+        self._write("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            # SQLite may have ended the transaction after an error.
+            if self._connection.in_transaction:
+                self._write("COMMIT")
+
+    def _write(self, statement: str) -> None:
+        try:
+            self._retry(lambda: self._connection.execute(statement))
+        except sqlite3.Error as error:
+            raise database.file_problem(self.path, error, "written") from None
+
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         cursor = self._connection.cursor()
+        begin, end, undo = "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"
+        if self._connection.in_transaction:  # within `together`
+            begin, end, undo = "SAVEPOINT part", "RELEASE part", "ROLLBACK TO part"
         try:
-            self._retry(lambda: cursor.execute("BEGIN IMMEDIATE"))
+            self._retry(lambda: cursor.execute(begin))
             yield cursor
-            self._retry(lambda: cursor.execute("COMMIT"))
+            self._retry(lambda: cursor.execute(end))
         except BaseException as error:
             if self._connection.in_transaction:
-                cursor.execute("ROLLBACK")
+                cursor.execute(undo)
             if isinstance(error, _INVALID_VALUES):
                 raise Unstorable(f"{self.path}: this cannot be stored: {error}") from None
             if isinstance(error, database.SQLITE_ERRORS):

@@ -1,22 +1,25 @@
 """The driver of a sweep: make every run of a spec that the store lacks, and store each.
 
-Only this process writes, one transaction per run. A kill loses the runs in progress and nothing
-else; the same call resumes. A failed run is stored with its error and stops nothing. When workers
-die, they are restarted and the runs in progress are repeated: together the first time, each alone
-after that, so that a run that kills its worker is identified and harms no other. After `ATTEMPTS`
-it is stored as failed.
+Short runs of known length are sent to workers in batches (`Workers.task_seconds`). Only this
+process writes, in one transaction for all runs that came back together. A kill loses the batches in
+progress and nothing else; the same call resumes. A failed run is stored with its error and stops
+nothing. When workers die, they are restarted and the runs in progress are repeated without batches:
+at the same time the first time, each alone after that, so that a run that kills its worker is
+identified and harms no other. After `ATTEMPTS` it is stored as failed.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from bisect import insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import fmean, median
 
 from fmdp import __version__
 from fmdp._base.interrupts import held
@@ -27,7 +30,7 @@ from fmdp.experiments.measures import REGRET
 from fmdp.experiments.progress import SweepProgress
 from fmdp.experiments.spec import PlannedRun, Spec
 from fmdp.experiments.store import Member, Store, StoredRun, StoredSpec, Unstorable
-from fmdp.experiments.worker import MadeRun, Task, failed, now, run_task
+from fmdp.experiments.worker import Batch, MadeRun, Task, failed, now, run_batch
 
 ATTEMPTS = 3
 """Deaths of its worker after which a run counts as failed."""
@@ -115,7 +118,8 @@ class _Driver:
         self.clock = _Clock(self.planned.values())
         self.queue: deque[PlannedRun] = deque()
         self.alone: deque[PlannedRun] = deque()
-        self.running: dict[Future[MadeRun], PlannedRun] = {}
+        self.running: dict[Future[list[MadeRun]], list[PlannedRun]] = {}
+        self.unbatched: set[str] = set()
         self.attempts: Counter[str] = Counter()
         self.failures: dict[str, str] = {}
         self.done = 0
@@ -154,38 +158,61 @@ class _Driver:
     def _fill(self) -> None:
         if self.alone:
             if not self.running:
-                self._submit(self.alone.popleft())
+                self._submit([self.alone.popleft()])
             return
-        if any(self.attempts[run.key] > 1 for run in self.running.values()):
+        if any(self.attempts[batch[0].key] > 1 for batch in self.running.values()):
             return  # a run that is made alone is still running
         most = self.workers.size + self.workers.spare
         while self.queue and len(self.running) < most:
-            self._submit(self.queue.popleft())
+            self._submit(self._next_batch(most))
 
-    def _submit(self, run: PlannedRun) -> None:
-        task = Task.of(run)
-        self.running[self.workers.submit(run_task, task)] = run
+    def _next_batch(self, shares: int) -> list[PlannedRun]:
+        """Take runs of together at most `task_seconds`, and at most one share of the queue."""
+        most = -(-len(self.queue) // shares)
+        batch = [self.queue.popleft()]
+        seconds = self._expected_seconds(batch[0])
+        while self.queue and len(batch) < most:
+            seconds += self._expected_seconds(self.queue[0])
+            if seconds > self.workers.task_seconds:
+                break
+            batch.append(self.queue.popleft())
+        return batch
 
-    def _collect(self, ended: set[Future[MadeRun]]) -> None:
-        for future in ended:
-            if not self._is_lost(future):
-                self._finish(future)
+    def _expected_seconds(self, run: PlannedRun) -> float:
+        return math.inf if run.key in self.unbatched else self.clock.expected(run)
+
+    def _submit(self, runs: list[PlannedRun]) -> None:
+        batch = Batch(tuple(Task.of(run) for run in runs), self.workers.task_seconds)
+        self.running[self.workers.submit(run_batch, batch)] = runs
+
+    def _collect(self, ended: set[Future[list[MadeRun]]]) -> None:
+        with self.store.together():
+            for future in ended:
+                if not self._is_lost(future):
+                    self._finish(future)
         if any(self._is_lost(future) for future in ended):
             self._recover()
 
-    def _is_lost(self, future: Future[MadeRun]) -> bool:
+    def _is_lost(self, future: Future[list[MadeRun]]) -> bool:
         return future.cancelled() or isinstance(future.exception(), self.workers.lost)
 
-    def _finish(self, future: Future[MadeRun]) -> None:
-        """Store the result of a run; an exception here means that it could not be sent."""
-        run = self.running.pop(future)
+    def _finish(self, future: Future[list[MadeRun]]) -> None:
+        """Store the runs of a batch; an exception here means that it could not be sent."""
+        runs = self.running.pop(future)
         error = future.exception()
         if isinstance(error, KeyboardInterrupt):
             raise error  # the run is neither done nor failed
-        made = failed(Task.of(run), f"{type(error).__name__}: {error}", 0.0)
         if error is None:
             made = future.result()
-        self._store(run, made)
+        elif len(runs) == 1:
+            made = [failed(Task.of(runs[0]), f"{type(error).__name__}: {error}", 0.0)]
+        else:  # one of the runs is the cause
+            made = []
+            self.unbatched.update(run.key for run in runs)
+        for run, result in zip(runs, made, strict=False):
+            self.clock.took(run, result.seconds)
+            self._store(run, result)
+        self.queue.extendleft(reversed(runs[len(made) :]))
 
     def _store(self, run: PlannedRun, made: MadeRun) -> None:
         try:
@@ -211,21 +238,23 @@ class _Driver:
 
     def _recover(self) -> None:
         """Restart dead workers; repeat their runs, or fail those that killed too many workers."""
-        for future, run in list(self.running.items()):
-            if not future.done():
-                continue
+        for future in [future for future in self.running if future.done()]:
             if not self._is_lost(future):
                 self._finish(future)
                 continue
-            del self.running[future]
-            self.attempts[run.key] += 1
-            times = self.attempts[run.key]
-            if times >= ATTEMPTS:
-                text = f"the worker process died {times} times while it made this run"
-                self._store(run, failed(Task.of(run), text, 0.0))
-            else:
-                (self.queue if times == 1 else self.alone).appendleft(run)
+            for run in reversed(self.running.pop(future)):
+                self._repeat(run)
         self.workers.rebuild()
+
+    def _repeat(self, run: PlannedRun) -> None:
+        self.unbatched.add(run.key)
+        self.attempts[run.key] += 1
+        times = self.attempts[run.key]
+        if times >= ATTEMPTS:
+            text = f"the worker process died {times} times while it made this run"
+            self._store(run, failed(Task.of(run), text, 0.0))
+        else:
+            (self.queue if times == 1 else self.alone).appendleft(run)
 
     def _report_progress(self) -> None:
         if self.report is not None:
@@ -251,7 +280,8 @@ class _Scores:
 
     def add(self, run: PlannedRun, regret: float) -> None:
         if run.cell.learner.role != "upper":
-            self._regrets[run.cell.problem.id][run.cell.label].append(regret)
+            # Sorted, so that the median of many runs costs little.
+            insort(self._regrets[run.cell.problem.id][run.cell.label], regret)
 
     def leader(self) -> str | None:
         """Return the label with the lowest mean rank; None if there is only one."""
@@ -262,7 +292,7 @@ class _Scores:
                 ranks[label].append(rank)
         # Learners without a run on some problem are not compared yet.
         most = max((len(places) for places in ranks.values()), default=0)
-        compared = {label: mean(p) for label, p in ranks.items() if len(p) == most}
+        compared = {label: fmean(p) for label, p in ranks.items() if len(p) == most}
         return min(compared, key=compared.__getitem__) if len(ranks) > 1 else None
 
 
@@ -274,6 +304,17 @@ class _Clock:
         self._waiting = Counter(id(run.cell) for run in waiting)
         self._seconds: dict[int, float] = defaultdict(float)
         self._made: Counter[int] = Counter()
+        self._expected: dict[int, float] = {}
+
+    def took(self, run: PlannedRun, seconds: float) -> None:
+        """Note the time that a worker took for a run."""
+        # The last runs count most, since the first one of a worker may compile.
+        before = self._expected.get(id(run.cell), seconds)
+        self._expected[id(run.cell)] = (before + seconds) / 2
+
+    def expected(self, run: PlannedRun) -> float:
+        """Return the time that a worker will take, by earlier runs of the cell; else infinity."""
+        return self._expected.get(id(run.cell), math.inf)
 
     def finished(self, run: PlannedRun, seconds: float | None) -> None:
         """Count a run as ended; `seconds` is None for a failed one."""
@@ -290,6 +331,6 @@ class _Clock:
         means = {cell: self._seconds[cell] / made for cell, made in self._made.items()}
         if not means:
             return None
-        usual = mean(means.values())
+        usual = fmean(means.values())
         total = sum(number * means.get(cell, usual) for cell, number in self._waiting.items())
         return total / workers

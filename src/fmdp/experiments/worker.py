@@ -1,4 +1,4 @@
-"""The work of a worker: make one run from a task, and return it for the store.
+"""The work of a worker: make the runs of a batch of tasks, and return them for the store.
 
 A failed run returns its error; only the death of a worker is noticed from outside. A run depends
 neither on the worker nor on earlier runs of the same worker. Only the reference of a model (optimal
@@ -11,7 +11,7 @@ import os
 import platform
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any
@@ -80,6 +80,29 @@ class MadeRun:
     run: StoredRun
     curve: Curve | None = None
     recording: Recording | None = None
+    seconds: float = 0.0
+    """Time that the worker took for all of it; `run.seconds` is that of the simulation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Runs that are sent to a worker together."""
+
+    tasks: tuple[Task, ...]
+    seconds: float
+    """Time after which no further run is begun."""
+
+
+def run_batch(batch: Batch) -> list[MadeRun]:
+    """Make the runs in order: the first, and further ones while there is time."""
+    started = time.perf_counter()
+    made: list[MadeRun] = []
+    for task in batch.tasks:
+        before = time.perf_counter()
+        if made and before - started >= batch.seconds:
+            break
+        made.append(replace(run_task(task), seconds=time.perf_counter() - before))
+    return made
 
 
 def run_task(task: Task) -> MadeRun:

@@ -1,0 +1,341 @@
+"""Sweeps on a Dask cluster: overhead per run, bytes, a far scheduler, and how many machines pay.
+
+    python -m benchmarks.bench_dask overhead [--runs 10000] [--workers 8]
+    python -m benchmarks.bench_dask far [--runs 2000]      with delays between the machines
+    python -m benchmarks.bench_dask slots [--seconds 60]   runs that sleep, on up to 64 slots
+    python -m benchmarks.bench_dask startup                first runs, with and without a cache
+    python -m benchmarks.bench_dask resume                 the start of a sweep whose runs are done
+    python -m benchmarks.bench_dask draw                   the figure, from the numbers
+
+A scheduler and workers are started as on separate machines, with one thread each; the driver of
+every sweep is a separate process. Processor times and memory are those of the operating system
+(Linux). Runs that sleep take no core, so that 64 of them can be made at a time on two cores. The
+numbers go to docs/figures/how-many-machines.json, or where `--json` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fmdp
+from benchmarks.slow_link import Link, Links
+from fmdp.experiments.executors import Dask, InThisProcess, Processes, Workers
+from fmdp.experiments.spec import read_spec
+from fmdp.experiments.store import Store
+from fmdp.experiments.sweep import run_sweep
+from fmdp.learning.random import Random
+
+ROOT = Path(__file__).parent.parent
+NUMBERS = ROOT / "docs" / "figures" / "how-many-machines.json"
+TICKS = os.sysconf("SC_CLK_TCK")
+DELAYS = (0.0, 0.001, 0.01, 0.05, 0.1)
+
+SHORT = """
+steps = 100
+seeds = {seeds}
+problems = ["circle:3", "circle:4", "riverswim:1"]
+learners = ["psrl", "dorl", "random"]
+"""
+"""Nine cells of runs of a few milliseconds."""
+
+SLEEPING = """
+steps = 100
+seeds = {seeds}
+problems = ["circle:3"]
+
+[[learners]]
+name = "benchmarks.bench_dask:Sleeper"
+label = "sleeper"
+set.seconds = {seconds}
+"""
+
+
+class Sleeper(Random):
+    """Acts at random, after a pause that takes no core."""
+
+    seconds: float = fmdp.setting(0.1, "seconds that the run takes", low=0.0)
+
+    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
+        time.sleep(self.seconds)
+        return super().decide(agent)
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class Cluster:
+    """A scheduler and workers in separate processes, with a link between any two that talk."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        *,
+        threads: int = 1,
+        client_delay: float | None = None,
+        worker_delay: float | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Start them. Without a delay there is no link; a delay of 0 only counts bytes."""
+        self._log = folder / "log"
+        path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        self._environment = {**os.environ, "PYTHONPATH": path, **(environment or {})}
+        self._folder = folder
+        port, client_port, worker_port, *others = free_ports(3 + 2 * workers)
+        links = []
+        if client_delay is not None:
+            links.append(Link("client", client_port, port, client_delay))
+        if worker_delay is not None:
+            links.append(Link("workers to scheduler", worker_port, port, worker_delay))
+            for number in range(workers):
+                inner, outer = others[2 * number : 2 * number + 2]
+                links.append(Link(f"scheduler to worker {number}", outer, inner, worker_delay))
+        self.links = Links(links) if links else None
+        self.scheduler = self._start(
+            "scheduler", "--port", str(port), "--host", "127.0.0.1", "--no-dashboard"
+        )
+        self._near_address = f"tcp://127.0.0.1:{port}"
+        self._wait(0)
+        self.address = f"tcp://127.0.0.1:{port if client_delay is None else client_port}"
+        self.workers = []
+        for number in range(workers):
+            inner, outer = others[2 * number : 2 * number + 2]
+            place = ["--listen-address", f"tcp://127.0.0.1:{inner}"]
+            if worker_delay is not None:
+                place += ["--contact-address", f"tcp://127.0.0.1:{outer}"]
+            self.workers.append(
+                self._start(
+                    "worker",
+                    f"tcp://127.0.0.1:{port if worker_delay is None else worker_port}",
+                    *("--nthreads", str(threads), "--no-nanny", "--no-dashboard"),
+                    *place,
+                    *("--local-directory", str(folder / f"worker-{number}")),
+                )
+            )
+        self._wait(workers)
+
+    def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.dask_{what}", *options],
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                env=self._environment,
+            )
+
+    def _wait(self, workers: int) -> None:
+        """Wait until the scheduler answers and so many workers have registered."""
+        from distributed import Client
+
+        with Client(self._near_address, timeout=60) as client:
+            while len(client.nthreads()) < workers:
+                time.sleep(0.1)
+
+    def seconds(self) -> dict[str, float]:
+        """Return processor seconds so far."""
+        return {
+            "scheduler": processor_seconds(self.scheduler.pid),
+            "workers": sum(processor_seconds(worker.pid) for worker in self.workers),
+        }
+
+    def bytes(self) -> dict[str, int]:
+        """Return the bytes sent so far: between client, scheduler and workers."""
+        sent = {} if self.links is None else self.links.sent()
+        return {
+            "client": sum(sent.get("client", (0, 0))),
+            "workers": sum(sum(both) for name, both in sent.items() if name != "client"),
+        }
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+        if self.links is not None:
+            self.links.__exit__(None, None, None)
+
+
+# ---- one sweep, in a process of its own ----------------------------------------------------------
+
+
+def team_of(text: str) -> Workers:
+    if text == "serial":
+        return InThisProcess()
+    return Processes(int(text)) if text.isdigit() else Dask(text)
+
+
+def timed(name: str, total: dict[str, float]) -> None:
+    """Add up the time of a method of the store."""
+    method = getattr(Store, name)
+
+    def measured(*arguments: Any, **settings: Any) -> Any:
+        wall, processor = time.perf_counter(), time.thread_time()
+        try:
+            return method(*arguments, **settings)
+        finally:
+            total["store_seconds"] += time.perf_counter() - wall
+            total["store_processor_seconds"] += time.thread_time() - processor
+
+    setattr(Store, name, measured)
+
+
+def child(spec: Path, out: Path, team: str) -> None:
+    """Make a sweep and print what it took as JSON."""
+    read = read_spec(spec)
+    total = {"store_seconds": 0.0, "store_processor_seconds": 0.0}
+    for name in ("add_run", "add_spec", "_write"):  # `_write` waits for the disk
+        timed(name, total)
+    workers = team_of(team)
+    wall, processor = time.perf_counter(), time.process_time()
+    summary = run_sweep(read, out, workers=workers, progress=lambda state: None)
+    answer = {
+        "runs": summary.total,
+        "failed": summary.failed,
+        "seconds": time.perf_counter() - wall,
+        "driver_processor_seconds": time.process_time() - processor,
+        "driver_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "store_bytes": summary.path.stat().st_size,
+        **total,
+    }
+    if team.isdigit():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        answer["workers_processor_seconds"] = used.ru_utime + used.ru_stime
+    with Store.open(out) as store:
+        answer["run_seconds"] = sum(run.seconds for run in store.runs(status="done"))
+    print(json.dumps(answer))
+
+
+def sweep(spec: Path, out: Path, team: str, cluster: Cluster | None = None) -> dict[str, Any]:
+    """Make a sweep in another process; with a cluster also what that took meanwhile."""
+    before = None if cluster is None else (cluster.seconds(), cluster.bytes())
+    words = [sys.executable, "-m", "benchmarks.bench_dask", "child", str(spec), str(out), team]
+    done = subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if cluster is not None and before is not None:
+        seconds, sent = cluster.seconds(), cluster.bytes()
+        for name in seconds:
+            answer[f"{name}_processor_seconds"] = seconds[name] - before[0][name]
+        for name in sent:
+            answer[f"{name}_bytes"] = sent[name] - before[1][name]
+    if answer["failed"]:
+        raise RuntimeError(f"{answer['failed']} runs failed: {out}")
+    return answer
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@contextlib.contextmanager
+def temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as text:
+        yield Path(text)
+
+
+def show(title: str, result: dict[str, Any]) -> None:
+    runs = result["runs"]
+    parts = [f"{runs / result['seconds']:8.1f} runs/s"]
+    for name, value in result.items():
+        if name.endswith("processor_seconds") or name in ("store_seconds", "run_seconds"):
+            parts.append(f"{name.removesuffix('_seconds')} {1e3 * value / runs:.2f} ms")
+        elif name in ("client_bytes", "workers_bytes", "store_bytes"):
+            parts.append(f"{name} {value / runs:,.0f}")
+        elif name == "driver_bytes":
+            parts.append(f"peak {value / 1e6:.0f} MB")
+    print(f"{title:28} {runs:6} runs " + ", ".join(parts), flush=True)
+
+
+# ---- the measurements ----------------------------------------------------------------------------
+
+
+def overhead(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure short runs in this process, in a process pool and on a cluster."""
+    results = {}
+    seeds = -(-arguments.runs // 9)
+    with temporary() as folder:
+        few = write(folder, "few.toml", SHORT.format(seeds=max(1, seeds // 5)))
+        many = write(folder, "many.toml", SHORT.format(seeds=seeds))
+        warm = write(folder, "warm.toml", SHORT.format(seeds=[10**6 + i for i in range(20)]))
+        sweep(warm, folder / "warm", "serial")
+        for name, team in (("serial", "serial"), ("processes", "2")):
+            results[name] = sweep(few, folder / name, team)
+            show(name, results[name])
+        with Cluster(folder, arguments.workers) as cluster:
+            sweep(warm, folder / "warm-dask", cluster.address)
+            results["dask"] = sweep(many, folder / "dask", cluster.address, cluster)
+            show(f"dask, {arguments.workers} workers", results["dask"])
+        with Cluster(folder, arguments.workers, client_delay=0.0, worker_delay=0.0) as cluster:
+            sweep(warm, folder / "warm-bytes", cluster.address)
+            results["bytes"] = sweep(few, folder / "bytes", cluster.address, cluster)
+            show("dask, bytes counted", results["bytes"])
+    return results
+
+
+def far(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure short runs with a delay to the client, or to the workers."""
+    results: dict[str, Any] = {"client": {}, "workers": {}}
+    with temporary() as folder:
+        spec = write(folder, "spec.toml", SHORT.format(seeds=-(-arguments.runs // 9)))
+        warm = write(folder, "warm.toml", SHORT.format(seeds=[10**6 + i for i in range(20)]))
+        for delay in DELAYS:
+            for side in results:
+                delays = {"client_delay": 0.0, "worker_delay": 0.0}
+                delays["client_delay" if side == "client" else "worker_delay"] = delay
+                out = folder / f"{side}-{delay}"
+                with Cluster(folder, arguments.workers, **delays) as cluster:
+                    sweep(warm, folder / f"warm-{side}-{delay}", cluster.address)
+                    results[side][str(delay)] = sweep(spec, out, cluster.address, cluster)
+                show(f"{side} {1e3 * delay:.0f} ms away", results[side][str(delay)])
+    return results
+
+
+MEASUREMENTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "overhead": overhead,
+    "far": far,
+}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["child"]:
+        child(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+        return
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=[*MEASUREMENTS])
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--json", type=Path, default=NUMBERS)
+    arguments = parser.parse_args()
+    numbers = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
+    numbers[arguments.what] = MEASUREMENTS[arguments.what](arguments)
+    arguments.json.write_text(json.dumps(numbers, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
