@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_dask overhead [--runs 10000] [--workers 8]
     python -m benchmarks.bench_dask far [--runs 2000]      with delays between the machines
-    python -m benchmarks.bench_dask slots [--seconds 60]   runs that sleep, on up to 64 slots
+    python -m benchmarks.bench_dask slots [--seconds 20]   runs that sleep, on up to 64 slots
     python -m benchmarks.bench_dask startup                first runs, with and without a cache
-    python -m benchmarks.bench_dask resume                 the start of a sweep whose runs are done
+    python -m benchmarks.bench_dask many                   a store of 10,000 and of 100,000 runs
     python -m benchmarks.bench_dask draw                   the figure, from the numbers
 
 A scheduler and workers are started as on separate machines, with one thread each; the driver of
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ from benchmarks.slow_link import Link, Links
 from fmdp.experiments.executors import Dask, InThisProcess, Processes, Workers
 from fmdp.experiments.spec import read_spec
 from fmdp.experiments.store import Store
+from fmdp.experiments.sweep import _add_spec as add_spec
 from fmdp.experiments.sweep import run_sweep
+from fmdp.experiments.worker import Task, run_task
 from fmdp.learning.random import Random
 
 ROOT = Path(__file__).parent.parent
@@ -299,11 +302,12 @@ def overhead(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def far(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure short runs with a delay to the client, or to the workers."""
+    """Measure runs that sleep 50 ms, with a delay to the client or to the workers."""
     results: dict[str, Any] = {"client": {}, "workers": {}}
     with temporary() as folder:
-        spec = write(folder, "spec.toml", SHORT.format(seeds=-(-arguments.runs // 9)))
-        warm = write(folder, "warm.toml", SHORT.format(seeds=[10**6 + i for i in range(20)]))
+        spec = write(folder, "spec.toml", SLEEPING.format(seeds=arguments.runs, seconds=0.05))
+        seeds = [10**6 + i for i in range(2 * arguments.workers)]
+        warm = write(folder, "warm.toml", SLEEPING.format(seeds=seeds, seconds=0.5))
         for delay in DELAYS:
             for side in results:
                 delays = {"client_delay": 0.0, "worker_delay": 0.0}
@@ -316,9 +320,138 @@ def far(arguments: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
+def slots(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure runs that sleep, on 1 to 64 slots, beside what the model predicts."""
+    results = {}
+    with temporary() as folder:
+        for processes, threads in ((1, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8)):
+            width = processes * threads
+            with Cluster(folder, processes, threads=threads) as cluster:
+                for seconds in (0.1, 1.0):
+                    count = round(width * arguments.seconds / seconds)
+                    if count * OVERHEAD.run > arguments.seconds * 2:
+                        continue
+                    name = f"{width}-{seconds}"
+                    warm = SLEEPING.format(seeds=[10**6 + i for i in range(width)], seconds=0.5)
+                    sweep(write(folder, "warm.toml", warm), folder / f"w{name}", cluster.address)
+                    text = SLEEPING.format(seeds=count, seconds=seconds)
+                    spec = write(folder, "spec.toml", text)
+                    result = sweep(spec, folder / name, cluster.address, cluster)
+                    results[name] = result | {"slots": width, "sleep": seconds}
+                    show(f"{width} slots, {seconds} s", result)
+    return results
+
+
+def startup(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure the first runs of new workers, with and without a cache of compiled code."""
+    results = {}
+    with temporary() as folder:
+        for name in ("cache", "empty cache"):
+            environment = {} if name == "cache" else {"NUMBA_CACHE_DIR": str(folder / "empty")}
+            started = time.perf_counter()
+            with Cluster(folder, 1, environment=environment) as cluster:
+                result = {"start_seconds": time.perf_counter() - started}
+                result["start_processor_seconds"] = cluster.seconds()["workers"]
+                for turn, seed in (("first", 1), ("second", 2)):
+                    spec = write(folder, "spec.toml", SHORT.format(seeds=[seed]))
+                    out = folder / f"{name}-{turn}"
+                    taken = sweep(spec, out, cluster.address, cluster)
+                    result[f"{turn}_processor_seconds"] = taken["workers_processor_seconds"]
+            results[name] = result
+            print(name, result, flush=True)
+    return results
+
+
+def many(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure the store of many runs: writing, its size, and the start of a sweep that is done.
+
+    The runs are copies of a few, under their own keys.
+    """
+    results = {}
+    with temporary() as folder:
+        for count in (arguments.runs, 10 * arguments.runs):
+            path = write(folder, "spec.toml", SHORT.format(seeds=-(-count // 9)))
+            out = folder / str(count)
+            result = copies(path, out)
+            again = sweep(path, out, "serial")
+            result["again_seconds"] = again["seconds"]
+            result["again_processor_seconds"] = again["driver_processor_seconds"]
+            result["again_bytes"] = again["driver_bytes"]
+            results[str(count)] = result
+            print(count, result, flush=True)
+    return results
+
+
+def copies(path: Path, out: Path) -> dict[str, Any]:
+    """Store copies of the second run of every cell as all runs of a spec, in groups of 200."""
+    before = time.process_time()
+    spec = read_spec(path)
+    runs = list(spec.runs())
+    assert all(run.key for run in runs)  # keys are made when they are needed first
+    planned = time.process_time() - before
+    width = len(spec.cells)
+    made = {id(run.cell): run_task(Task.of(run)) for run in runs[width : 2 * width]}
+    before, wall = time.process_time(), time.perf_counter()
+    with Store.create(out) as store, store.writing():
+        add_spec(store, spec)
+        spec_seconds = time.process_time() - before
+        for start in range(0, len(runs), 200):
+            with store.together():
+                for run in runs[start : start + 200]:
+                    of_cell = made[id(run.cell)]
+                    store.add_run(replace(of_cell.run, key=run.key, seed=run.seed), of_cell.curve)
+    return {
+        "runs": len(runs),
+        "plan_processor_seconds": planned,
+        "spec_processor_seconds": spec_seconds,
+        "write_processor_seconds": time.process_time() - before - spec_seconds,
+        "write_seconds": time.perf_counter() - wall,
+        "store_bytes": (out / "runs.sqlite").stat().st_size,
+    }
+
+
+# ---- the model -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds that a sweep costs beside the runs themselves."""
+
+    run: float = 0.002
+    """Of a worker, per run."""
+    driver: float = 0.0007
+    """Of the driver, per run: receiving and storing it."""
+    driver_task: float = 0.002
+    """Of the driver, per task."""
+    scheduler: float = 0.002
+    """Of the scheduler, per task."""
+    start: float = 5.0
+    """Until the workers are up and have loaded their compiled code."""
+
+
+OVERHEAD = Overhead()
+
+
+def predicted(runs: int, seconds: float, workers: int, cost: Overhead = OVERHEAD) -> float:
+    """Return the seconds of a sweep: the slowest of workers, driver and scheduler."""
+    task_seconds = max(1.0, 0.01 * workers)
+    share = -(-runs // (2 * workers))
+    per_task = max(1, min(share, int(task_seconds / seconds)))
+    each = seconds + cost.run
+    tasks = -(-runs // per_task)
+    return max(
+        -(-runs // workers) * each,
+        runs * cost.driver + tasks * cost.driver_task,
+        tasks * cost.scheduler,
+    )
+
+
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "overhead": overhead,
     "far": far,
+    "slots": slots,
+    "startup": startup,
+    "many": many,
 }
 
 
@@ -330,6 +463,7 @@ def main() -> None:
     parser.add_argument("what", choices=[*MEASUREMENTS])
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--json", type=Path, default=NUMBERS)
     arguments = parser.parse_args()
     numbers = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -192,9 +194,9 @@ class Mortal(InThisProcess):
 
     def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        (task,) = argument.tasks
-        self.round.append(task.seed)
-        deadly = task.seed == self.deadly and self.deaths > 0
+        seeds = [task.seed for task in argument.tasks]
+        self.round += seeds
+        deadly = self.deadly in seeds and self.deaths > 0
         self.pending.append((future, lambda: function(argument), deadly))
         return future
 
@@ -261,8 +263,50 @@ def test_a_run_that_kills_its_worker_is_found_out_and_harms_no_other(
     assert stored.seed == 1
 
 
-def test_an_error_on_the_way_is_a_failed_run(quick: Spec, tmp_path: Path) -> None:
+class Batched(InThisProcess):
+    """Takes short runs in batches, whose sizes it notes."""
+
+    task_seconds = 3600.0
+    longest = math.inf
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
+        self.sizes.append(len(argument.tasks))
+        return super().submit(function, replace(argument, seconds=self.longest))
+
+
+def test_runs_of_known_length_are_sent_in_batches(quick: Spec, tmp_path: Path) -> None:
+    workers = Batched()
+    summary = run_sweep(quick, tmp_path, workers=workers)
+    assert (summary.done, summary.failed) == (6, 0)
+    assert workers.sizes == [1, 5]  # the length of the first one is unknown
+
+
+def test_runs_for_which_a_batch_had_no_time_are_sent_again(quick: Spec, tmp_path: Path) -> None:
+    workers = Batched()
+    workers.longest = 0.0
+    summary = run_sweep(quick, tmp_path, workers=workers)
+    assert (summary.done, summary.failed) == (6, 0)
+    assert workers.sizes == [1, 5, 4, 3, 2, 1]
+
+
+def test_a_run_that_kills_its_worker_harms_no_other_of_its_batch(
+    quick: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Mortal, "task_seconds", 3600.0)
+    summary = run_sweep(quick, tmp_path, workers=Mortal(deadly=5, deaths=100))
+    assert (summary.done, summary.failed) == (5, 1)
+    assert list(summary.errors) == ["circle:2, random, seed 5"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_an_error_on_the_way_is_a_failed_run(quick: Spec, tmp_path: Path, seconds: float) -> None:
     class Unpicklable(InThisProcess):
+        task_seconds = seconds
+
         def submit(self, function: Callable[[Any], Any], argument: Any) -> Future[Any]:
             def broken(_: Batch) -> list[MadeRun]:
                 raise TypeError("cannot pickle this")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -208,6 +209,23 @@ def test_a_run_is_stored_whole_or_not_at_all(store: Store) -> None:
         store.add_run(other, twice, RECORDING)
     assert store.run(other.key) is None
     assert store.recording(other.key) is None
+
+
+def test_runs_stored_together_are_there_at_the_end_except_for_one_that_cannot_be(
+    store: Store,
+) -> None:
+    first, refused, last = (replace(DONE, key=letter * 64) for letter in "fgh")
+    twice = Curve(np.array([1, 1]), {"regret": np.zeros(2)})
+    with Store.open(store.path.parent) as reader:
+        with contextlib.suppress(KeyboardInterrupt), store.together():
+            store.add_run(first, CURVE)
+            with pytest.raises(FileProblem, match="cannot be stored"):
+                store.add_run(refused, twice)
+            store.add_run(last, CURVE)
+            assert reader.run(first.key) is None
+            raise KeyboardInterrupt
+        assert [reader.run(run.key) for run in (first, refused, last)] == [first, None, last]
+        assert len(reader.curve(last.key).t) == 3
 
 
 def test_foreign_keys_hold(store: Store) -> None:

@@ -46,15 +46,15 @@ class Cluster:
             time.sleep(0.02)
             with contextlib.suppress(OSError, ValueError):  # not there yet, or half of it
                 self.address = json.loads(address.read_text())["address"]
-        self.workers = [
-            self._start(
-                "worker",
-                *options,
-                *("--nthreads", "1", "--no-nanny"),
-                *("--local-directory", str(folder / f"worker-{number}")),
-            )
-            for number in range(workers)
-        ]
+        self.options = options
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.add_workers(workers)
+
+    def add_workers(self, count: int) -> None:
+        for number in range(len(self.workers), len(self.workers) + count):
+            place = str(self.folder / f"worker-{number}")
+            options = (*self.options, "--nthreads", "1", "--no-nanny", "--local-directory", place)
+            self.workers.append(self._start("worker", *options))
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         log = (self.folder / "log").open("ab")
@@ -111,6 +111,21 @@ def test_a_sweep_that_loses_the_scheduler_says_so_and_goes_on_elsewhere(
     summary = run_sweep(spec, out, workers=InThisProcess())
     assert summary.already >= 4
     assert contents(out) == serial
+
+
+@pytest.mark.slow
+def test_workers_that_join_later_are_counted(tmp_path: Path) -> None:
+    alone = Cluster(tmp_path, workers=0)
+    try:
+        with Dask(alone.address) as workers:
+            assert workers.size == 1
+            alone.add_workers(2)
+            until = time.monotonic() + 60.0
+            while workers.size < 2 and time.monotonic() < until:
+                time.sleep(0.05)
+            assert workers.size == 2
+    finally:
+        alone.close()
 
 
 def test_an_address_without_a_scheduler_is_one_line(
