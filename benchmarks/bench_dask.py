@@ -16,6 +16,7 @@ numbers go to docs/figures/how-many-machines.json, or where `--json` says.
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import json
 import os
@@ -30,7 +31,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import fmdp
 from benchmarks.slow_link import Link, Links
 from fmdp.experiments.executors import Dask, InThisProcess, Processes, Workers
 from fmdp.experiments.spec import read_spec
@@ -38,7 +38,6 @@ from fmdp.experiments.store import Store
 from fmdp.experiments.sweep import _add_spec as add_spec
 from fmdp.experiments.sweep import run_sweep
 from fmdp.experiments.worker import Task, run_task
-from fmdp.learning.random import Random
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = ROOT / "docs" / "figures" / "how-many-machines.json"
@@ -59,20 +58,10 @@ seeds = {seeds}
 problems = ["circle:3"]
 
 [[learners]]
-name = "benchmarks.bench_dask:Sleeper"
+name = "benchmarks.sleeper:Sleeper"
 label = "sleeper"
 set.seconds = {seconds}
 """
-
-
-class Sleeper(Random):
-    """Acts at random, after a pause that takes no core."""
-
-    seconds: float = fmdp.setting(0.1, "seconds that the run takes", low=0.0)
-
-    def decide(self, agent: fmdp.Agent) -> fmdp.Decision:
-        time.sleep(self.seconds)
-        return super().decide(agent)
 
 
 def processor_seconds(pid: int) -> float:
@@ -103,7 +92,7 @@ class Cluster:
     ) -> None:
         """Start them. Without a delay there is no link; a delay of 0 only counts bytes."""
         self._log = folder / "log"
-        path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._environment = {**os.environ, "PYTHONPATH": path, **(environment or {})}
         self._folder = folder
         port, client_port, worker_port, *others = free_ports(3 + 2 * workers)
@@ -141,13 +130,15 @@ class Cluster:
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.dask_{what}", *options],
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
                 env=self._environment,
             )
+        atexit.register(process.kill)
+        return process
 
     def _wait(self, workers: int) -> None:
         """Wait until the scheduler answers and so many workers have registered."""
@@ -302,10 +293,10 @@ def overhead(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def far(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure runs that sleep 50 ms, with a delay to the client or to the workers."""
+    """Measure runs that sleep 0.2 s, with a delay to the client or to the workers."""
     results: dict[str, Any] = {"client": {}, "workers": {}}
     with temporary() as folder:
-        spec = write(folder, "spec.toml", SLEEPING.format(seeds=arguments.runs, seconds=0.05))
+        spec = write(folder, "spec.toml", SLEEPING.format(seeds=arguments.runs, seconds=0.2))
         seeds = [10**6 + i for i in range(2 * arguments.workers)]
         warm = write(folder, "warm.toml", SLEEPING.format(seeds=seeds, seconds=0.5))
         for delay in DELAYS:

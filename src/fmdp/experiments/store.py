@@ -584,11 +584,11 @@ class Store:
         )
         for name, text in sources.items():
             source = _text_hash(text)
-            # A damaged text is replaced under its hash.
-            cursor.execute(
-                "INSERT OR REPLACE INTO sources VALUES (?, ?)",
-                (source, zlib.compress(text.encode())),
-            )
+            row = (source, zlib.compress(text.encode()))
+            # A damaged text is replaced under its hash. Replacing a sound one would look for its
+            # runs among all runs.
+            if not self._rows("SELECT 1 FROM sources WHERE (hash, text) = (?, ?)", row):
+                cursor.execute("INSERT OR REPLACE INTO sources VALUES (?, ?)", row)
             cursor.execute("INSERT INTO run_sources VALUES (?, ?, ?)", (run.key, name, source))
 
     def clear_away(self) -> None:
