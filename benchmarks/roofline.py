@@ -61,24 +61,23 @@ def limits() -> dict[str, float]:
     from fmdp.elimination import steps
     from fmdp.elimination.alignment import aligned
 
-    in_lanes, place, shape, tables = steps._in_lanes, steps.Place, steps.Shape, steps.Tables
-    eight, zero = np.uint64(8), np.uint64(0)
+    step, place, shape, tables = steps.step_vector, steps.Place, steps.Shape, steps.Tables
+    zero = np.uint64(0)
+    sizes = tuple(np.uint64(number) for number in (1, 1, 8, 8, 64, 0))
 
     @njit
-    def steps_in_first_cache(arena, rows, contexts, times):  # type: ignore[no-untyped-def]
+    def steps_in_first_cache(arena, rows, contexts, sizes, times):  # type: ignore[no-untyped-def]
         own = tables(rows, rows[:0], rows[:0], contexts, rows[:0])
         at = place(zero, np.uint64(512 + 128), zero, zero, zero, zero)
         for _ in range(times):
-            in_lanes(
-                arena, arena, own, at, shape(eight, np.uint64(1), eight, eight, eight), False, eight
-            )
+            step(arena, arena, own, at, shape(*sizes), False)
 
     arena, rows = aligned(2048), np.full(64, 0.125)
     arena[:] = 1.0
     contexts = np.zeros((2, 8), dtype=np.int64)
-    steps_in_first_cache(arena, rows, contexts, 1)
+    steps_in_first_cache(arena, rows, contexts, sizes, 1)
     times = 20_000
-    seconds = least(lambda: steps_in_first_cache(arena, rows, contexts, times))
+    seconds = least(lambda: steps_in_first_cache(arena, rows, contexts, sizes, times))
     found = {"multiply-adds": times * 8 * 8 * 8 * 8 / seconds}
 
     for name, size in (("last cache", 1 << 20), ("memory", 1 << 25)):
@@ -105,6 +104,7 @@ def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
     one, zero = np.uint64(1), np.uint64(0)
     level_, row_, r_row_ = k.LEVEL, k.M_ROW, k.R_ROW
     outer_, rep_, v_, u_, inner_, buffer_ = k.OUTER, k.REP, k.V, k.U, k.INNER, k.BUFFER
+    apart_ = k.APART
     m_, f_, r_, ctx_, has_ = k.M_BASE, k.F_BASE, k.R_BASE, k.CTX_BASE, k.HAS_R
     tables_, place_, shape_ = steps.Tables, steps.Place, steps.Shape
 
@@ -124,6 +124,7 @@ def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
                 n_v,
                 n_u,
                 np.uint64(levels[g, inner_]),
+                np.uint64(levels[g, apart_]),
             )
             row = np.uint64(nodes[n, row_] + own.branch_rows[0, branch, g])
             r_row = np.uint64(nodes[n, r_row_] + own.branch_rows[1, branch, g])

@@ -38,8 +38,8 @@ from fmdp.elimination.ties import tie_hash
 from fmdp.elimination.truncation import NO_TRUNCATION, truncate
 
 # Columns of `levels`, one row per group (program.py writes them).
-OUTER, REP, V, U, INNER, M_BASE, R_BASE, CTX_BASE, F_BASE, HAS_R, BUFFER = range(11)
-N_LEVEL_FIELDS = 11
+OUTER, REP, V, U, INNER, M_BASE, R_BASE, CTX_BASE, F_BASE, HAS_R, BUFFER, APART = range(12)
+N_LEVEL_FIELDS = 12
 # Columns of `nodes`, one row per step of the program, in depth-first order.
 LEVEL, M_ROW, R_ROW, LEAF = range(4)
 N_NODE_FIELDS = 4
@@ -241,6 +241,7 @@ def run(
                     n_v,
                     n_u,
                     np.uint64(levels[g, INNER]),
+                    np.uint64(levels[g, APART]),
                 )
                 row = np.uint64(nodes[n, M_ROW] + steps.branch_rows[0, b, g])
                 r_row = np.uint64(nodes[n, R_ROW] + steps.branch_rows[1, b, g])

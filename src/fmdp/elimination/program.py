@@ -16,7 +16,7 @@ import numpy as np
 from fmdp._base.deadlines import NEVER, Deadline
 from fmdp.elimination import kernels as k
 from fmdp.elimination.action_classes import Index
-from fmdp.elimination.alignment import next_start
+from fmdp.elimination.alignment import LINE, next_start
 from fmdp.elimination.layout import Group, Layout, volume
 from fmdp.model.spaces import all_assignments, starts, strides
 
@@ -68,6 +68,7 @@ def build_program(
         level[k.M_BASE], level[k.F_BASE], level[k.R_BASE] = rows.size, free.size, rewards.size
         level[k.CTX_BASE], level[k.BUFFER] = context_base, buffer
         level[k.HAS_R] = bool(group.rewards)
+        level[k.APART] = 0 if layout.nested else _apart(contexts[-1], group)
 
         rows.add(_transition_index(layout, group, representatives, deadline))
         if layout.nested:
@@ -214,6 +215,19 @@ def _axis_offsets(axes: Sequence[int], stride_of: dict[int, int], sizes: Sequenc
 
 def _context_offsets(axes: Sequence[int], context: Sequence[int], sizes: Sequence[int]) -> Index:
     return _axis_offsets(axes, strides_of(context, sizes), sizes)
+
+
+def _apart(contexts: Index, group: Group) -> int:
+    """Return a distance such that any eight cells so far apart read the same rows, 0 if there is
+    none or if the step has no use for it (steps.py)."""
+    cells = contexts.shape[1]
+    apart = group.rep
+    while group.inner in (1, LINE) and cells % (LINE * apart) == 0:
+        eight = contexts.reshape(2, -1, LINE, apart)
+        if (eight == eight[:, :, :1]).all():
+            return apart
+        apart *= 2
+    return 0
 
 
 def _branch_offsets(

@@ -1,4 +1,5 @@
-"""Explicit 4- and 8-wide SIMD intrinsics on doubles: load, store, broadcast, add, multiply.
+"""Explicit 4- and 8-wide SIMD intrinsics on doubles: load, store, broadcast, add, multiply, and
+blocks of eight rows that are transposed on their way between memory and registers.
 
 The inner loops of an elimination step are short, 8 to 64 numbers. In loops that the compiler
 vectorises it checks before each one whether input and output overlap. With these intrinsics there
@@ -14,7 +15,7 @@ A product and a sum may be contracted into one instruction, as in all kernels.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from fmdp._base.compiled import Deferred, deferred
@@ -39,6 +40,23 @@ def operations(width: int) -> tuple[Any, ...]:
     times(number, lanes) for vectors of `width` doubles."""
     names = ("load", "store", "spread", "plus", "times")
     return tuple(deferred(Operation(name, width)) for name in names)
+
+
+def block_operations() -> tuple[Any, ...]:
+    """Return operations on several vectors of eight doubles at once, which are tuples here. They
+    could be written with `operations`, but Numba would take much longer to compile them.
+
+    load_rows_2, load_rows_4, load_rows_8(array, at, stride) -> rows
+    weights_2, weights_4, weights_8(array, at, stride) -> numbers
+    add(lanes, weights, rows) -> lanes + sum of weights * rows
+    load_columns(array, at, stride) -> the columns of eight rows of eight doubles
+    products_2, products_4, products_8(array, at, columns) -> the columns times a matrix [8, n]
+    plus_each(columns, array, at) -> every column plus its number
+    store_columns(array, at, stride, columns), which writes eight rows of 2, 4 or 8 doubles
+    """
+    names = [f"{name}_{n}" for name in ("load_rows", "weights", "products") for n in (2, 4, 8)]
+    names += ["add", "load_columns", "plus_each", "store_columns"]
+    return tuple(deferred(Operation(name, EIGHT_LANES)) for name in names)
 
 
 @cache
@@ -110,4 +128,146 @@ def _made(width: int) -> dict[str, Any]:
 
         return lanes(types.float64, lanes), code
 
-    return {"load": load, "store": store, "spread": spread, "plus": plus, "times": times}
+    made = {"load": load, "store": store, "spread": spread, "plus": plus, "times": times}
+    return made | (_made_for_blocks(lanes) if width == EIGHT_LANES else {})
+
+
+def _made_for_blocks(lanes: Any) -> dict[str, Any]:
+    """Return the intrinsics of `block_operations` by name; `lanes` is the type of eight doubles."""
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    vector = ir.VectorType(ir.DoubleType(), 8)
+
+    def pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, step: Any) -> Any:
+        """Return the address of array[at + step[0] * step[1]]."""
+        data = context.make_array(kind)(context, builder, array).data
+        offset = builder.mul(step[0], ir.Constant(ir.IntType(64), step[1]))
+        return builder.gep(data, [builder.add(at, offset)])
+
+    def shuffle(builder: Any, first: Any, second: Any, wanted: list[int]) -> Any:
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(wanted)), wanted)
+        return builder.shuffle_vector(first, second, mask)
+
+    def times(builder: Any, number: Any, value: Any) -> Any:
+        nothing = ir.Constant(vector, ir.Undefined)
+        first = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+        return builder.fmul(shuffle(builder, first, nothing, [0] * 8), value, flags=_CONTRACT)
+
+    def total(builder: Any, start: Any, weights: list[Any], rows: list[Any]) -> Any:
+        """Return start (or nothing) + w0 y0 + w1 y1 + ..., added in pairs if there are more."""
+        terms = [times(builder, *pair) for pair in zip(weights, rows, strict=True)]
+        if len(terms) > 2:
+            pairs = zip(terms[::2], terms[1::2], strict=True)
+            terms = [builder.fadd(*pair, flags=_CONTRACT) for pair in pairs]
+        if start is not None:
+            terms.insert(0, start)
+        return reduce(lambda x, y: builder.fadd(x, y, flags=_CONTRACT), terms)
+
+    def unpacked(builder: Any, values: Any, n: int) -> list[Any]:
+        return [builder.extract_value(values, k) for k in range(n)]
+
+    def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
+        """Transpose every n x n block of n vectors: swap the bits of the numbers of vector and
+        lane."""
+        bit = 1
+        while bit < len(vectors):
+            low = [lane ^ bit | 8 if lane & bit else lane for lane in range(8)]
+            high = [lane | 8 if lane & bit else lane | bit for lane in range(8)]
+            pairs = [(vectors[k & ~bit], vectors[k | bit]) for k in range(len(vectors))]
+            vectors = [
+                shuffle(builder, *pair, high if k & bit else low) for k, pair in enumerate(pairs)
+            ]
+            bit *= 2
+        return vectors
+
+    def loading(n: int, *, as_rows: bool, transpose: bool = False) -> Any:
+        """Return load_rows and load_columns, or weights if not `as_rows`."""
+        kind = types.UniTuple(lanes if as_rows else types.float64, n)
+
+        @intrinsic
+        def load(typing: Any, array: Any, at: Any, stride: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+                values = []
+                for k in range(n):
+                    step = (given[2], k)
+                    where = pointer(context, builder, signature.args[0], *given[:2], step)
+                    if as_rows:
+                        where = builder.bitcast(where, vector.as_pointer())
+                    values.append(builder.load(where))
+                    values[-1].align = 8  # of a double: a run begins anywhere
+                values = transposed(builder, values) if transpose else values
+                return context.make_tuple(builder, kind, values)
+
+            return kind(array, types.uint64, types.uint64), code
+
+        return load
+
+    def multiplying(n: int) -> Any:
+        kind = types.UniTuple(lanes, n)
+
+        @intrinsic
+        def products(typing: Any, array: Any, at: Any, columns: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+                one, rows = ir.Constant(ir.IntType(64), 1), unpacked(builder, given[2], 8)
+
+                def weight(k: int) -> Any:
+                    where = pointer(context, builder, signature.args[0], *given[:2], (one, k))
+                    return builder.load(where)
+
+                values = [
+                    total(builder, None, [weight(v * n + u) for v in range(8)], rows)
+                    for u in range(n)
+                ]
+                return context.make_tuple(builder, kind, values)
+
+            return kind(array, types.uint64, columns), code
+
+        return products
+
+    @intrinsic
+    def add(typing: Any, value: Any, weights: Any, rows: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            both = (unpacked(builder, values, len(rows)) for values in given[1:])
+            return total(builder, given[0], *both)
+
+        return lanes(lanes, weights, rows), code
+
+    @intrinsic
+    def plus_each(typing: Any, columns: Any, array: Any, at: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            one, values = ir.Constant(ir.IntType(64), 1), []
+            for k, value in enumerate(unpacked(builder, given[0], len(columns))):
+                where = pointer(context, builder, signature.args[1], *given[1:], (one, k))
+                number = builder.load(where)
+                ones = ir.Constant(vector, [1.0] * 8)
+                values.append(builder.fadd(value, times(builder, number, ones), flags=_CONTRACT))
+            return context.make_tuple(builder, columns, values)
+
+        return columns(columns, array, types.uint64), code
+
+    @intrinsic
+    def store_columns(typing: Any, array: Any, at: Any, stride: Any, columns: Any) -> Any:
+        n = len(columns)
+        kind = ir.VectorType(ir.DoubleType(), n).as_pointer()
+
+        def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            vectors = unpacked(builder, given[3], n)
+            for k, value in enumerate(transposed(builder, vectors)):
+                for row in range(k, 8, n):
+                    part = shuffle(builder, value, value, list(range(row - k, row - k + n)))
+                    step = (given[2], row)
+                    where = pointer(context, builder, signature.args[0], *given[:2], step)
+                    builder.store(part, builder.bitcast(where, kind)).align = 8
+            return context.get_dummy_value()
+
+        return types.none(array, types.uint64, types.uint64, columns), code
+
+    made = {"add": add, "plus_each": plus_each, "store_columns": store_columns}
+    made["load_columns"] = loading(8, as_rows=True, transpose=True)
+    for n in (2, 4, 8):
+        made[f"load_rows_{n}"] = loading(n, as_rows=True)
+        made[f"weights_{n}"] = loading(n, as_rows=False)
+        made[f"products_{n}"] = multiplying(n)
+    return made

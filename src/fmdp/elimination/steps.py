@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
-from fmdp.elimination.simd import EIGHT_LANES, FOUR_LANES, operations
+from fmdp.elimination.simd import EIGHT_LANES, FOUR_LANES, block_operations, operations
 from fmdp.model.divergence import EVERYTHING
 
 Index = NDArray[np.int64]
@@ -57,6 +57,21 @@ INLINED: dict[str, Any] = {**FLAGS, "inline": "always"}
 
 _load, _store, _spread, _plus, _times = operations(EIGHT_LANES)
 _load_4, _store_4, _spread_4, _plus_4, _times_4 = operations(FOUR_LANES)
+(
+    _load_rows_2,
+    _load_rows_4,
+    _load_rows_8,
+    _weights_2,
+    _weights_4,
+    _weights_8,
+    _products_2,
+    _products_4,
+    _products_8,
+    _add,
+    _load_columns,
+    _plus_each,
+    _store_columns,
+) = block_operations()
 
 
 class Tables(NamedTuple):
@@ -77,6 +92,7 @@ class Shape(NamedTuple):
     n_v: Any
     n_u: Any
     inner: Any
+    apart: Any
 
 
 class Place(NamedTuple):
@@ -98,62 +114,131 @@ def step_vector(S, D, tables, place, shape, has_r):
     begin = ZERO
     if unrolled and n_u > ONE and inner >= EIGHT:
         begin = inner - inner % EIGHT
-        _in_lanes(S, D, tables, place, shape, has_r, begin)
+        if n_v == EIGHT and n_u == EIGHT:
+            _eight_by_eight(S, D, tables, place, shape, has_r)
+        elif n_v == EIGHT and n_u == FOUR:
+            _eight_by_four(S, D, tables, place, shape, has_r)
+        elif n_v == EIGHT:
+            _eight_by_two(S, D, tables, place, shape, has_r)
+        elif n_v == FOUR and n_u == FOUR:
+            _four_by_four(S, D, tables, place, shape, has_r)
+        else:
+            _by_two(S, D, tables, place, shape, has_r)
     if begin < inner:
         _row_by_row(S, D, tables, place, shape, has_r, begin)
 
 
-@njit(**INSIDE)
-def _in_lanes(S, D, tables, place, shape, has_r, end):
-    """Compute the first `end` numbers of every run, eight at a time, all rows of eight together."""
+@njit(**INLINED)
+def _blocks(shape):
+    """Return how the numbers that are multiplied by the same rows M are found in blocks of eight:
+    the number of cells (o, r) that share them, the distance of these cells, the number of blocks,
+    and the distances of the blocks in the input and in the output.
+
+    Usually they are the run of one cell. A run of eight is a single block; if cells that are
+    `apart` read the same rows, their blocks are taken together.
+    """
+    outer, rep, n_v, n_u, inner, apart = shape
+    if apart > ZERO:
+        return EIGHT, apart, EIGHT, apart // rep * n_v * inner, apart * n_u * inner
+    return ONE, outer * rep, inner // EIGHT, EIGHT, EIGHT
+
+
+@njit(**INLINED)
+def _eight_by(S, D, tables, place, shape, has_r, n_u):
+    """Take it for eight values of v, two blocks at a time: a weight is loaded once for both."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
-    outer, rep, n_v, n_u, inner = shape
-    block, table = n_v * inner, n_v * n_u
-    for o in range(outer):
-        for r in range(rep):
-            q = o * rep + r
-            row = m0 + np.uint64(contexts[0, c0 + q]) * table
+    rep, inner = shape.rep, shape.inner
+    sharing, apart, blocks, s_step, d_step = _blocks(shape)
+    for first in range(ZERO, shape.outer * rep, sharing * apart):
+        for q in range(first, first + apart):
+            o = q if rep == ONE else q // rep
+            row = m0 + np.uint64(contexts[0, c0 + q]) * EIGHT * n_u
             reward = r0
             if has_r:
                 reward += np.uint64(contexts[1, c0 + q]) * n_u
-            for i in range(ZERO, end, EIGHT):
-                s, d = s0 + o * block + i, d0 + q * n_u * inner + i
-                y0, y1 = _load(S, s), _load(S, s + inner)
-                if n_v == TWO:
-                    for u in range(n_u):
-                        a = row + u
-                        x = _spread(R[reward + u] if has_r else 0.0)
-                        x = _plus(_plus(x, _times(M[a], y0)), _times(M[a + n_u], y1))
-                        _store(D, d + u * inner, x)
-                    continue
-                y2, y3 = _load(S, s + TWO * inner), _load(S, s + THREE * inner)
-                if n_v == FOUR:
-                    for u in range(n_u):
-                        a = row + u
-                        x = _spread(R[reward + u] if has_r else 0.0)
-                        x = _plus(x, _plus(_times(M[a], y0), _times(M[a + n_u], y1)))
-                        x = _plus(
-                            x, _plus(_times(M[a + TWO * n_u], y2), _times(M[a + THREE * n_u], y3))
-                        )
-                        _store(D, d + u * inner, x)
-                    continue
-                y4, y5 = _load(S, s + FOUR * inner), _load(S, s + FIVE * inner)
-                y6, y7 = _load(S, s + SIX * inner), _load(S, s + SEVEN * inner)
+            for k in range(ZERO, blocks, TWO):
+                s, d = s0 + o * EIGHT * inner + k * s_step, d0 + q * n_u * inner + k * d_step
+                t, e = s, d  # an odd block is computed twice
+                if k + ONE < blocks:
+                    t, e = s + s_step, d + d_step
+                y, z = _load_rows_8(S, s, inner), _load_rows_8(S, t, inner)
                 for u in range(n_u):
-                    a = row + u
-                    x = _spread(R[reward + u] if has_r else 0.0)
-                    x = _plus(x, _plus(_times(M[a], y0), _times(M[a + n_u], y1)))
-                    x = _plus(
-                        x, _plus(_times(M[a + TWO * n_u], y2), _times(M[a + THREE * n_u], y3))
-                    )
-                    x = _plus(
-                        x, _plus(_times(M[a + FOUR * n_u], y4), _times(M[a + FIVE * n_u], y5))
-                    )
-                    x = _plus(
-                        x, _plus(_times(M[a + SIX * n_u], y6), _times(M[a + SEVEN * n_u], y7))
-                    )
-                    _store(D, d + u * inner, x)
+                    c = _spread(R[reward + u] if has_r else 0.0)
+                    weights = _weights_8(M, row + u, n_u)
+                    _store(D, d + u * inner, _add(c, weights, y))
+                    _store(D, e + u * inner, _add(c, weights, z))
+
+
+@njit(**INSIDE)
+def _eight_by_eight(S, D, tables, place, shape, has_r):
+    _eight_by(S, D, tables, place, shape, has_r, EIGHT)
+
+
+@njit(**INSIDE)
+def _eight_by_four(S, D, tables, place, shape, has_r):
+    _eight_by(S, D, tables, place, shape, has_r, FOUR)
+
+
+@njit(**INSIDE)
+def _eight_by_two(S, D, tables, place, shape, has_r):
+    _eight_by(S, D, tables, place, shape, has_r, TWO)
+
+
+@njit(**INSIDE)
+def _four_by_four(S, D, tables, place, shape, has_r):
+    """Take it for four values of v and u: all weights stay in registers."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    rep, inner = shape.rep, shape.inner
+    sharing, apart, blocks, s_step, d_step = _blocks(shape)
+    for first in range(ZERO, shape.outer * rep, sharing * apart):
+        for q in range(first, first + apart):
+            o = q if rep == ONE else q // rep
+            row = m0 + np.uint64(contexts[0, c0 + q]) * FOUR * FOUR
+            ca, cb, cc, cd = 0.0, 0.0, 0.0, 0.0
+            if has_r:
+                b = r0 + np.uint64(contexts[1, c0 + q]) * FOUR
+                ca, cb, cc, cd = R[b], R[b + ONE], R[b + TWO], R[b + THREE]
+            w0, w1 = _weights_4(M, row, FOUR), _weights_4(M, row + ONE, FOUR)
+            w2, w3 = _weights_4(M, row + TWO, FOUR), _weights_4(M, row + THREE, FOUR)
+            for k in range(blocks):
+                y = _load_rows_4(S, s0 + o * FOUR * inner + k * s_step, inner)
+                d = d0 + q * FOUR * inner + k * d_step
+                _store(D, d, _add(_spread(ca), w0, y))
+                _store(D, d + inner, _add(_spread(cb), w1, y))
+                _store(D, d + TWO * inner, _add(_spread(cc), w2, y))
+                _store(D, d + THREE * inner, _add(_spread(cd), w3, y))
+
+
+@njit(**INSIDE)
+def _by_two(S, D, tables, place, shape, has_r):
+    """Take it for two values of u, and two or four of v: all weights stay in registers."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    rep, n_v, inner = shape.rep, shape.n_v, shape.inner
+    sharing, apart, blocks, s_step, d_step = _blocks(shape)
+    for first in range(ZERO, shape.outer * rep, sharing * apart):
+        for q in range(first, first + apart):
+            o = q if rep == ONE else q // rep
+            row = m0 + np.uint64(contexts[0, c0 + q]) * n_v * TWO
+            ca, cb = 0.0, 0.0
+            if has_r:
+                b = r0 + np.uint64(contexts[1, c0 + q]) * TWO
+                ca, cb = R[b], R[b + ONE]
+            s, d = s0 + o * n_v * inner, d0 + q * TWO * inner
+            if n_v == FOUR:
+                w0, w1 = _weights_4(M, row, TWO), _weights_4(M, row + ONE, TWO)
+                for k in range(blocks):
+                    y = _load_rows_4(S, s + k * s_step, inner)
+                    _store(D, d + k * d_step, _add(_spread(ca), w0, y))
+                    _store(D, d + k * d_step + inner, _add(_spread(cb), w1, y))
+            else:
+                x0, x1 = _weights_2(M, row, TWO), _weights_2(M, row + ONE, TWO)
+                for k in range(blocks):
+                    z = _load_rows_2(S, s + k * s_step, inner)
+                    _store(D, d + k * d_step, _add(_spread(ca), x0, z))
+                    _store(D, d + k * d_step + inner, _add(_spread(cb), x1, z))
 
 
 @njit(**INSIDE)
@@ -161,7 +246,7 @@ def _row_by_row(S, D, tables, place, shape, has_r, begin):
     """Compute every run from `begin` on; the compiler vectorises the loops."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
-    outer, rep, n_v, n_u, inner = shape
+    outer, rep, n_v, n_u, inner = shape[:5]
     block, table = n_v * inner, n_v * n_u
     for o in range(outer):
         s = s0 + o * block
@@ -211,9 +296,16 @@ def _row_by_row(S, D, tables, place, shape, has_r, begin):
 
 @njit(**INSIDE)
 def step_last(S, D, tables, place, shape, has_r):
-    """Take the step of the last group, where inner == 1, vectorised over u."""
+    """Take the step of the last group, where inner == 1, vectorised over eight cells that read the
+    same rows where there are such, else over u."""
     n_v, n_u = shape.n_v, shape.n_u
-    if n_u == EIGHT and n_v == EIGHT:
+    if shape.apart > ZERO and n_v == EIGHT and n_u == EIGHT:
+        _last_cells_8(S, D, tables, place, shape, has_r)
+    elif shape.apart > ZERO and n_v == EIGHT and n_u == FOUR:
+        _last_cells_4(S, D, tables, place, shape, has_r)
+    elif shape.apart > ZERO and n_v == EIGHT and n_u == TWO:
+        _last_cells_2(S, D, tables, place, shape, has_r)
+    elif n_u == EIGHT and n_v == EIGHT:
         _last_eight(S, D, tables, place, shape, has_r, EIGHT)
     elif n_u == EIGHT and n_v == FOUR:
         _last_eight(S, D, tables, place, shape, has_r, FOUR)
@@ -229,6 +321,40 @@ def step_last(S, D, tables, place, shape, has_r):
         _last_square(S, D, tables, place, shape, has_r, SIX)
     else:
         _last_of_any(S, D, tables, place, shape, has_r)
+
+
+@njit(**INLINED)
+def _last_cells(S, D, tables, place, shape, has_r, n_u, products):
+    """Take it for eight values of v and for eight cells at a time, whose inputs and outputs are
+    transposed in registers."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    rep, apart = shape.rep, shape.apart
+    s_step, d_step = apart // rep * EIGHT, apart * n_u
+    for first in range(ZERO, shape.outer * rep, EIGHT * apart):
+        for q in range(first, first + apart):
+            o = q if rep == ONE else q // rep
+            a = m0 + np.uint64(contexts[0, c0 + q]) * EIGHT * n_u
+            y = _load_columns(S, s0 + o * EIGHT, s_step)
+            x = products(M, a, y)
+            if has_r:
+                x = _plus_each(x, R, r0 + np.uint64(contexts[1, c0 + q]) * n_u)
+            _store_columns(D, d0 + q * n_u, d_step, x)
+
+
+@njit(**INSIDE)
+def _last_cells_8(S, D, tables, place, shape, has_r):
+    _last_cells(S, D, tables, place, shape, has_r, EIGHT, _products_8)
+
+
+@njit(**INSIDE)
+def _last_cells_4(S, D, tables, place, shape, has_r):
+    _last_cells(S, D, tables, place, shape, has_r, FOUR, _products_4)
+
+
+@njit(**INSIDE)
+def _last_cells_2(S, D, tables, place, shape, has_r):
+    _last_cells(S, D, tables, place, shape, has_r, TWO, _products_2)
 
 
 @njit(**INSIDE)
@@ -348,7 +474,7 @@ def step_nested(S, D, tables, place, shape, has_r):
     F, f0 = tables.free, place.free
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
-    outer, rep, n_v, n_u, inner = shape
+    outer, rep, n_v, n_u, inner = shape[:5]
     block, table = n_v * inner, n_v * n_u
     for o in range(outer):
         s = s0 + o * block
@@ -446,7 +572,7 @@ def step_sorted(S, D, tables, place, shape, has_r, order, ball, worst):
     contexts = tables.contexts
     s0, d0, m0, f0 = place.source, place.arena, place.rows, place.free
     r0, c0 = place.rewards, place.contexts
-    outer, rep, n_v, n_u, inner = shape
+    outer, rep, n_v, n_u, inner = shape[:5]
     block, table = n_v * inner, n_v * n_u
     n_values = np.int64(n_v)
     if order[order.shape[0] - 1] != n_values:
@@ -591,7 +717,7 @@ def step_divergence(S, D, tables, place, shape, has_r, worst):
     contexts = tables.contexts
     s0, d0, m0, f0 = place.source, place.arena, place.rows, place.free
     r0, c0 = place.rewards, place.contexts
-    outer, rep, n_v, n_u, inner = shape
+    outer, rep, n_v, n_u, inner = shape[:5]
     block, table = n_v * inner, n_v * n_u
     n_values = np.int64(n_v)
     for o in range(outer):
