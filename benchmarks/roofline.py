@@ -1,10 +1,9 @@
 """How near a sweep comes to what one core can do.
 
-The limits are measured in the same run: multiply-adds a second of the step's own inner loop on data
-that stays in the first cache, and bytes a second of reading a vector that fits into no cache but
-the last, and one that fits into none. Then the sweep of a model, by its steps: a step is bound by
-whichever takes longer, its multiply-adds at the first rate, or what it reads and writes beyond the
-second cache at the second.
+The limits are measured in the same run: multiply-adds per second in registers, and bytes per second
+of reading a vector that fits into no cache but the last, and one that fits into none. Then follow
+the steps of a model's sweep: a step is bound by whichever takes longer, its multiply-adds at the
+first rate, or what it reads and writes beyond the second cache at the second.
 
     python -m benchmarks.roofline [PROBLEM ...] [--beside PYTHON]
 
@@ -55,35 +54,48 @@ def least(work: Callable[[], object], repeats: int = 7) -> float:
 
 
 def limits() -> dict[str, float]:
-    """Multiply-adds a second, and bytes a second read from the last cache and from memory."""
+    """Return multiply-adds per second in registers, and bytes per second read from the last cache
+    and from memory, of one thread."""
     from numba import njit
 
+    from fmdp._base.compiled import load_numba
     from fmdp.elimination import steps
     from fmdp.elimination.alignment import aligned
 
-    step, place, shape, tables = steps.step_vector, steps.Place, steps.Shape, steps.Tables
-    zero = np.uint64(0)
-    sizes = tuple(np.uint64(number) for number in (1, 1, 8, 8, 64, 0))
+    load_numba()
+    load, store, plus, times = steps._load, steps._store, steps._plus, steps._times
+    chains = tuple(np.uint64(8 * k) for k in range(8))
 
-    @njit
-    def steps_in_first_cache(arena, rows, contexts, sizes, times):  # type: ignore[no-untyped-def]
-        own = tables(rows, rows[:0], rows[:0], contexts, rows[:0])
-        at = place(zero, np.uint64(512 + 128), zero, zero, zero, zero)
-        for _ in range(times):
-            step(arena, arena, own, at, shape(*sizes), False)
+    @njit(fastmath={"contract"})
+    def in_registers(numbers, factor, repeats):  # type: ignore[no-untyped-def]
+        y = load(numbers, chains[0])
+        a, b, c, d = y, y, y, y
+        e, f, g, h = y, y, y, y
+        for _ in range(repeats):
+            a, b = plus(times(factor, a), y), plus(times(factor, b), y)
+            c, d = plus(times(factor, c), y), plus(times(factor, d), y)
+            e, f = plus(times(factor, e), y), plus(times(factor, f), y)
+            g, h = plus(times(factor, g), y), plus(times(factor, h), y)
+        store(numbers, chains[0], plus(plus(plus(a, b), plus(c, d)), plus(plus(e, f), plus(g, h))))
 
-    arena, rows = aligned(2048), np.full(64, 0.125)
-    arena[:] = 1.0
-    contexts = np.zeros((2, 8), dtype=np.int64)
-    steps_in_first_cache(arena, rows, contexts, sizes, 1)
-    times = 20_000
-    seconds = least(lambda: steps_in_first_cache(arena, rows, contexts, sizes, times))
-    found = {"multiply-adds": times * 8 * 8 * 8 * 8 / seconds}
+    @njit(fastmath={"contract"})
+    def reading(numbers, result):  # type: ignore[no-untyped-def]
+        a = b = c = d = load(result, chains[0])
+        for k in range(np.uint64(0), np.uint64(numbers.shape[0]), np.uint64(32)):
+            a, b = plus(a, load(numbers, k)), plus(b, load(numbers, k + chains[1]))
+            c, d = plus(c, load(numbers, k + chains[2])), plus(d, load(numbers, k + chains[3]))
+        store(result, chains[0], plus(plus(a, b), plus(c, d)))
 
+    few, repeats = aligned(8), 5_000_000
+    few[:] = 1e-3
+    in_registers(few, 0.5, 1)
+    measured = {"multiply-adds": 64 * repeats / least(lambda: in_registers(few, 0.5, repeats))}
     for name, size in (("last cache", 1 << 20), ("memory", 1 << 25)):
-        vector = np.ones(size)
-        found[name] = 8 * size / least(lambda own=vector: own @ own)
-    return found
+        vector = aligned(size)
+        vector[:] = 1.0
+        reading(vector, few)
+        measured[name] = 8 * size / least(lambda v=vector: reading(v, few))
+    return measured
 
 
 def by_steps(name: str, bounds: dict[str, float]) -> list[dict[str, Any]]:
@@ -185,19 +197,20 @@ def main() -> None:
     given = parser.parse_args()
     bounds = limits()
     print("one core, measured:")
-    print(f"  {bounds['multiply-adds'] / 1e9:.0f} billion multiply-adds a second")
+    print(f"  {bounds['multiply-adds'] / 1e9:.0f} billion multiply-adds per second")
     for name in ("last cache", "memory"):
-        print(f"  {bounds[name] / 1e9:.0f} GB a second from the {name}")
+        print(f"  {bounds[name] / 1e9:.0f} GB per second from the {name}")
     for name in given.problems:
         steps = by_steps(name, bounds)
-        print(f"\n{name}\n\n| step | million multiply-adds | ms | limit | share |")
-        print("|---|---|---|---|---|")
+        print(f"\n{name}\n")
+        print("| step | million multiply-adds | ms | billion per second | limit, ms | share |")
+        print("|---|---|---|---|---|---|")
         for own in steps:
             share = own["bound"] / own["seconds"]
             adds = own["multiply-adds"] / 1e6
             print(
-                f"| {own['shape']} | {adds:.0f} | {1e3 * own['seconds']:.1f} | "
-                f"{1e3 * own['bound']:.1f} | {share:.0%} |"
+                f"| {own['shape']} | {adds:.1f} | {1e3 * own['seconds']:.2f} | "
+                f"{adds / own['seconds'] / 1e3:.1f} | {1e3 * own['bound']:.2f} | {share:.0%} |"
             )
         adds = sum(own["multiply-adds"] for own in steps)
         bound = sum(own["bound"] for own in steps)
@@ -209,13 +222,13 @@ def main() -> None:
             ]
         now = min(own for own, _ in sweeps)
         print(
-            f"\na sweep: {1e3 * now:.0f} ms for {adds / 1e6:,.0f} million multiply-adds, "
-            f"{adds / now / 1e9:.1f} billion a second; the limit of its steps is "
-            f"{1e3 * bound:.0f} ms, of which that is {bound / now:.0%}"
+            f"\na sweep: {1e3 * now:.3g} ms for {adds / 1e6:,.0f} million multiply-adds, "
+            f"{adds / now / 1e9:.1f} billion per second; the limit of its steps is "
+            f"{1e3 * bound:.3g} ms, of which that is {bound / now:.0%}"
         )
         if given.beside:
             other = min(other for _, other in sweeps if other is not None)
-            print(f"the other build: {1e3 * other:.0f} ms, {other / now:.1f} times as long")
+            print(f"the other build: {1e3 * other:.3g} ms, {other / now:.1f} times as long")
 
 
 if __name__ == "__main__":

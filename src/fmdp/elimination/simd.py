@@ -46,15 +46,16 @@ def block_operations() -> tuple[Any, ...]:
     """Return operations on several vectors of eight doubles at once, which are tuples here. They
     could be written with `operations`, but Numba would take much longer to compile them.
 
-    load_rows_2, load_rows_4, load_rows_8(array, at, stride) -> rows
-    weights_2, weights_4, weights_8(array, at, stride) -> numbers
-    add(lanes, weights, rows) -> lanes + sum of weights * rows
+    load_rows_2, load_rows_3, load_rows_4, load_rows_8(array, at, stride) -> rows
+    weights_2, weights_3, weights_4, weights_8(array, at, stride) -> numbers
+    add(lanes, weights, rows) -> lanes + sum of weights * rows, in pairs if there are 4 or 8
     load_columns(array, at, stride) -> the columns of eight rows of eight doubles
     products_2, products_4, products_8(array, at, columns) -> the columns times a matrix [8, n]
     plus_each(columns, array, at) -> every column plus its number
     store_columns(array, at, stride, columns), which writes eight rows of 2, 4 or 8 doubles
     """
-    names = [f"{name}_{n}" for name in ("load_rows", "weights", "products") for n in (2, 4, 8)]
+    names = [f"{name}_{n}" for name in ("load_rows", "weights") for n in (2, 3, 4, 8)]
+    names += [f"products_{n}" for n in (2, 4, 8)]
     names += ["add", "load_columns", "plus_each", "store_columns"]
     return tuple(deferred(Operation(name, EIGHT_LANES)) for name in names)
 
@@ -78,16 +79,10 @@ def _made(width: int) -> dict[str, Any]:
             super().__init__(manager, kind, vector)  # type: ignore[no-untyped-call]
 
     lanes = Lanes()
-    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
 
     def address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
         data = context.make_array(kind)(context, builder, array).data
         return builder.bitcast(builder.gep(data, [at]), vector.as_pointer())
-
-    def spread_out(builder: Any, number: Any) -> Any:
-        nothing = ir.Constant(vector, ir.Undefined)
-        one = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
-        return builder.shuffle_vector(one, nothing, everywhere)
 
     @intrinsic
     def load(typing: Any, array: Any, at: Any) -> Any:
@@ -110,7 +105,7 @@ def _made(width: int) -> dict[str, Any]:
     @intrinsic
     def spread(typing: Any, number: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            return spread_out(builder, given[0])
+            return _spread_out(builder, given[0], width)
 
         return lanes(types.float64), code
 
@@ -124,7 +119,7 @@ def _made(width: int) -> dict[str, Any]:
     @intrinsic
     def times(typing: Any, number: Any, value: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            return builder.fmul(spread_out(builder, given[0]), given[1], flags=_CONTRACT)
+            return builder.fmul(_spread_out(builder, given[0], width), given[1], flags=_CONTRACT)
 
         return lanes(types.float64, lanes), code
 
@@ -134,140 +129,193 @@ def _made(width: int) -> dict[str, Any]:
 
 def _made_for_blocks(lanes: Any) -> dict[str, Any]:
     """Return the intrinsics of `block_operations` by name; `lanes` is the type of eight doubles."""
-    from llvmlite import ir
+    made = {f"load_rows_{n}": _loading_rows(lanes, n) for n in (2, 3, 4, 8)}
+    made |= {f"weights_{n}": _loading_weights(n) for n in (2, 3, 4, 8)}
+    made |= {f"products_{n}": _multiplying(lanes, n) for n in (2, 4, 8)}
+    made["add"] = _adding(lanes)
+    made["load_columns"] = _loading_rows(lanes, 8, transpose=True)
+    made["plus_each"] = _adding_to_each()
+    made["store_columns"] = _storing_columns()
+    return made
+
+
+def _loading_rows(lanes: Any, n: int, transpose: bool = False) -> Any:
     from numba import types
     from numba.extending import intrinsic
 
-    vector = ir.VectorType(ir.DoubleType(), 8)
+    rows = types.UniTuple(lanes, n)  # type: ignore[no-untyped-call]
 
-    def pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any, step: Any) -> Any:
-        """Return the address of array[at + step[0] * step[1]]."""
-        data = context.make_array(kind)(context, builder, array).data
-        offset = builder.mul(step[0], ir.Constant(ir.IntType(64), step[1]))
-        return builder.gep(data, [builder.add(at, offset)])
+    @intrinsic
+    def load_rows(typing: Any, array: Any, at: Any, stride: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            values = []
+            for k in range(n):
+                where = _pointer(context, builder, array, given, given[2], k)
+                values.append(builder.load(_as_vector(builder, where, 8)))
+                values[-1].align = 8  # of a double: a run begins anywhere
+            values = _transposed(builder, values) if transpose else values
+            return context.make_tuple(builder, rows, values)
 
-    def shuffle(builder: Any, first: Any, second: Any, wanted: list[int]) -> Any:
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(wanted)), wanted)
-        return builder.shuffle_vector(first, second, mask)
+        return rows(array, types.uint64, types.uint64), code
 
-    def times(builder: Any, number: Any, value: Any) -> Any:
-        nothing = ir.Constant(vector, ir.Undefined)
-        first = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
-        return builder.fmul(shuffle(builder, first, nothing, [0] * 8), value, flags=_CONTRACT)
+    return load_rows
 
-    def total(builder: Any, start: Any, weights: list[Any], rows: list[Any]) -> Any:
-        """Return start (or nothing) + w0 y0 + w1 y1 + ..., added in pairs if there are more."""
-        terms = [times(builder, *pair) for pair in zip(weights, rows, strict=True)]
-        if len(terms) > 2:
-            pairs = zip(terms[::2], terms[1::2], strict=True)
-            terms = [builder.fadd(*pair, flags=_CONTRACT) for pair in pairs]
-        if start is not None:
-            terms.insert(0, start)
-        return reduce(lambda x, y: builder.fadd(x, y, flags=_CONTRACT), terms)
 
-    def unpacked(builder: Any, values: Any, n: int) -> list[Any]:
-        return [builder.extract_value(values, k) for k in range(n)]
+def _loading_weights(n: int) -> Any:
+    from numba import types
+    from numba.extending import intrinsic
 
-    def transposed(builder: Any, vectors: list[Any]) -> list[Any]:
-        """Transpose every n x n block of n vectors: swap the bits of the numbers of vector and
-        lane."""
-        bit = 1
-        while bit < len(vectors):
-            low = [lane ^ bit | 8 if lane & bit else lane for lane in range(8)]
-            high = [lane | 8 if lane & bit else lane | bit for lane in range(8)]
-            pairs = [(vectors[k & ~bit], vectors[k | bit]) for k in range(len(vectors))]
-            vectors = [
-                shuffle(builder, *pair, high if k & bit else low) for k, pair in enumerate(pairs)
-            ]
-            bit *= 2
-        return vectors
+    numbers = types.UniTuple(types.float64, n)  # type: ignore[no-untyped-call]
 
-    def loading(n: int, *, as_rows: bool, transpose: bool = False) -> Any:
-        """Return load_rows and load_columns, or weights if not `as_rows`."""
-        kind = types.UniTuple(lanes if as_rows else types.float64, n)
+    @intrinsic
+    def weights(typing: Any, array: Any, at: Any, stride: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            places = [_pointer(context, builder, array, given, given[2], k) for k in range(n)]
+            return context.make_tuple(builder, numbers, [builder.load(where) for where in places])
 
-        @intrinsic
-        def load(typing: Any, array: Any, at: Any, stride: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-                values = []
-                for k in range(n):
-                    step = (given[2], k)
-                    where = pointer(context, builder, signature.args[0], *given[:2], step)
-                    if as_rows:
-                        where = builder.bitcast(where, vector.as_pointer())
-                    values.append(builder.load(where))
-                    values[-1].align = 8  # of a double: a run begins anywhere
-                values = transposed(builder, values) if transpose else values
-                return context.make_tuple(builder, kind, values)
+        return numbers(array, types.uint64, types.uint64), code
 
-            return kind(array, types.uint64, types.uint64), code
+    return weights
 
-        return load
 
-    def multiplying(n: int) -> Any:
-        kind = types.UniTuple(lanes, n)
-
-        @intrinsic
-        def products(typing: Any, array: Any, at: Any, columns: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-                one, rows = ir.Constant(ir.IntType(64), 1), unpacked(builder, given[2], 8)
-
-                def weight(k: int) -> Any:
-                    where = pointer(context, builder, signature.args[0], *given[:2], (one, k))
-                    return builder.load(where)
-
-                values = [
-                    total(builder, None, [weight(v * n + u) for v in range(8)], rows)
-                    for u in range(n)
-                ]
-                return context.make_tuple(builder, kind, values)
-
-            return kind(array, types.uint64, columns), code
-
-        return products
+def _adding(lanes: Any) -> Any:
+    from numba.extending import intrinsic
 
     @intrinsic
     def add(typing: Any, value: Any, weights: Any, rows: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            both = (unpacked(builder, values, len(rows)) for values in given[1:])
-            return total(builder, given[0], *both)
+            numbers, vectors = (_unpacked(builder, values, len(rows)) for values in given[1:])
+            return _total(builder, given[0], numbers, vectors)
 
         return lanes(lanes, weights, rows), code
+
+    return add
+
+
+def _multiplying(lanes: Any, n: int) -> Any:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    totals = types.UniTuple(lanes, n)  # type: ignore[no-untyped-call]
+    one = ir.Constant(ir.IntType(64), 1)
+
+    @intrinsic
+    def products(typing: Any, array: Any, at: Any, columns: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            values, vectors = [], _unpacked(builder, given[2], 8)
+            for u in range(n):
+                places = [
+                    _pointer(context, builder, array, given, one, v * n + u) for v in range(8)
+                ]
+                weights = [builder.load(where) for where in places]
+                values.append(_total(builder, None, weights, vectors))
+            return context.make_tuple(builder, totals, values)
+
+        return totals(array, types.uint64, columns), code
+
+    return products
+
+
+def _adding_to_each() -> Any:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    one = ir.Constant(ir.IntType(64), 1)
 
     @intrinsic
     def plus_each(typing: Any, columns: Any, array: Any, at: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            one, values = ir.Constant(ir.IntType(64), 1), []
-            for k, value in enumerate(unpacked(builder, given[0], len(columns))):
-                where = pointer(context, builder, signature.args[1], *given[1:], (one, k))
-                number = builder.load(where)
-                ones = ir.Constant(vector, [1.0] * 8)
-                values.append(builder.fadd(value, times(builder, number, ones), flags=_CONTRACT))
+            values = []
+            for k, value in enumerate(_unpacked(builder, given[0], len(columns))):
+                number = builder.load(_pointer(context, builder, array, given[1:], one, k))
+                values.append(builder.fadd(value, _spread_out(builder, number), flags=_CONTRACT))
             return context.make_tuple(builder, columns, values)
 
         return columns(columns, array, types.uint64), code
 
+    return plus_each
+
+
+def _storing_columns() -> Any:
+    from numba import types
+    from numba.extending import intrinsic
+
     @intrinsic
     def store_columns(typing: Any, array: Any, at: Any, stride: Any, columns: Any) -> Any:
         n = len(columns)
-        kind = ir.VectorType(ir.DoubleType(), n).as_pointer()
 
         def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            vectors = unpacked(builder, given[3], n)
-            for k, value in enumerate(transposed(builder, vectors)):
+            for k, value in enumerate(_transposed(builder, _unpacked(builder, given[3], n))):
                 for row in range(k, 8, n):
-                    part = shuffle(builder, value, value, list(range(row - k, row - k + n)))
-                    step = (given[2], row)
-                    where = pointer(context, builder, signature.args[0], *given[:2], step)
-                    builder.store(part, builder.bitcast(where, kind)).align = 8
+                    part = _shuffle(builder, value, value, list(range(row - k, row - k + n)))
+                    where = _pointer(context, builder, array, given, given[2], row)
+                    builder.store(part, _as_vector(builder, where, n)).align = 8
             return context.get_dummy_value()
 
         return types.none(array, types.uint64, types.uint64, columns), code
 
-    made = {"add": add, "plus_each": plus_each, "store_columns": store_columns}
-    made["load_columns"] = loading(8, as_rows=True, transpose=True)
-    for n in (2, 4, 8):
-        made[f"load_rows_{n}"] = loading(n, as_rows=True)
-        made[f"weights_{n}"] = loading(n, as_rows=False)
-        made[f"products_{n}"] = multiplying(n)
-    return made
+    return store_columns
+
+
+def _pointer(context: Any, builder: Any, kind: Any, given: Any, stride: Any, k: int) -> Any:
+    """Return the address of array[at + k * stride]; `given` begins with the array and `at`."""
+    from llvmlite import ir
+
+    data = context.make_array(kind)(context, builder, given[0]).data
+    offset = builder.mul(stride, ir.Constant(ir.IntType(64), k))
+    return builder.gep(data, [builder.add(given[1], offset)])
+
+
+def _as_vector(builder: Any, where: Any, width: int) -> Any:
+    from llvmlite import ir
+
+    return builder.bitcast(where, ir.VectorType(ir.DoubleType(), width).as_pointer())
+
+
+def _shuffle(builder: Any, first: Any, second: Any, wanted: list[int]) -> Any:
+    from llvmlite import ir
+
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(wanted)), wanted)
+    return builder.shuffle_vector(first, second, mask)
+
+
+def _spread_out(builder: Any, number: Any, width: int = EIGHT_LANES) -> Any:
+    from llvmlite import ir
+
+    nothing = ir.Constant(ir.VectorType(ir.DoubleType(), width), ir.Undefined)
+    first = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+    return _shuffle(builder, first, nothing, [0] * width)
+
+
+def _total(builder: Any, start: Any, weights: list[Any], rows: list[Any]) -> Any:
+    """Return start (or nothing) + w0 y0 + w1 y1 + ..., in pairs if there are 4 or 8."""
+    terms = [
+        builder.fmul(_spread_out(builder, weight), row, flags=_CONTRACT)
+        for weight, row in zip(weights, rows, strict=True)
+    ]
+    if len(terms) > 3:
+        pairs = zip(terms[::2], terms[1::2], strict=True)
+        terms = [builder.fadd(*pair, flags=_CONTRACT) for pair in pairs]
+    if start is not None:
+        terms.insert(0, start)
+    return reduce(lambda x, y: builder.fadd(x, y, flags=_CONTRACT), terms)
+
+
+def _unpacked(builder: Any, values: Any, n: int) -> list[Any]:
+    return [builder.extract_value(values, k) for k in range(n)]
+
+
+def _transposed(builder: Any, vectors: list[Any]) -> list[Any]:
+    """Transpose every n x n block of n vectors: swap the bits of the numbers of vector and lane."""
+    bit = 1
+    while bit < len(vectors):
+        low = [lane ^ bit | 8 if lane & bit else lane for lane in range(8)]
+        high = [lane | 8 if lane & bit else lane | bit for lane in range(8)]
+        pairs = [(vectors[k & ~bit], vectors[k | bit]) for k in range(len(vectors))]
+        vectors = [
+            _shuffle(builder, *pair, high if k & bit else low) for k, pair in enumerate(pairs)
+        ]
+        bit *= 2
+    return vectors

@@ -16,8 +16,8 @@ in that order, each value up to its cap. Balls, |p - M|_1 <= 2 free: mass is mov
 values to the first. Divergences, KL(M, p) <= free: a concave maximisation over one number
 (`_divergence_value`).
 
-Cost of a step: outer * rep * U * V * inner multiply-adds; docs/exact.md says how near they come to
-what the machine can do.
+Cost of a step: outer * rep * U * V * inner multiply-adds; docs/how-exact-works.md says how near
+they come to what the machine can do.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ _load, _store, _spread, _plus, _times = operations(EIGHT_LANES)
 _load_4, _store_4, _spread_4, _plus_4, _times_4 = operations(FOUR_LANES)
 (
     _load_rows_2,
+    _load_rows_3,
     _load_rows_4,
     _load_rows_8,
     _weights_2,
+    _weights_3,
     _weights_4,
     _weights_8,
     _products_2,
@@ -85,7 +87,8 @@ class Tables(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The sizes of the axes of one step, named as in the formula above."""
+    """The sizes of the axes of one step, named as in the formula above. Any eight cells (o, r) that
+    are `apart` read the same rows; it is 0 where there is no such distance (program.py)."""
 
     outer: Any
     rep: Any
@@ -124,7 +127,11 @@ def step_vector(S, D, tables, place, shape, has_r):
             _four_by_four(S, D, tables, place, shape, has_r)
         else:
             _by_two(S, D, tables, place, shape, has_r)
-    if begin < inner:
+    if n_v == THREE and inner >= EIGHT:
+        _three(S, D, tables, place, shape, has_r)
+    elif n_v == THREE and n_u == THREE and inner == THREE:
+        _three_by_three(S, D, tables, place, shape, has_r)
+    elif begin < inner:
         _row_by_row(S, D, tables, place, shape, has_r, begin)
 
 
@@ -242,6 +249,52 @@ def _by_two(S, D, tables, place, shape, has_r):
 
 
 @njit(**INSIDE)
+def _three(S, D, tables, place, shape, has_r):
+    """Take it for three values of v. The last block of eight overlaps the one before it."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    rep, n_u, inner = shape.rep, shape.n_u, shape.inner
+    for o in range(shape.outer):
+        s = s0 + o * THREE * inner
+        for r in range(rep):
+            q = o * rep + r
+            row = m0 + np.uint64(contexts[0, c0 + q]) * THREE * n_u
+            reward = r0
+            if has_r:
+                reward += np.uint64(contexts[1, c0 + q]) * n_u
+            for u in range(n_u):
+                weights = _weights_3(M, row + u, n_u)
+                c, d = R[reward + u] if has_r else 0.0, d0 + (q * n_u + u) * inner
+                for k in range(ZERO, inner, EIGHT):
+                    i = min(k, inner - EIGHT)
+                    y = _load_rows_3(S, s + i, inner)
+                    _store(D, d + i, _add(_spread(c), weights, y))
+
+
+@njit(**INSIDE)
+def _three_by_three(S, D, tables, place, shape, has_r):
+    """Take it for three values of v and u on runs of three; all loops are unrolled."""
+    M, R, contexts = tables.rows, tables.rewards, tables.contexts
+    s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
+    for o in range(shape.outer):
+        s = s0 + o * THREE * THREE
+        for r in range(shape.rep):
+            q = o * shape.rep + r
+            a = m0 + np.uint64(contexts[0, c0 + q]) * THREE * THREE
+            reward = r0
+            if has_r:
+                reward += np.uint64(contexts[1, c0 + q]) * THREE
+            for u in range(THREE):
+                d = d0 + (q * THREE + u) * THREE
+                c = R[reward + u] if has_r else 0.0
+                for i in range(THREE):
+                    x = c
+                    for v in range(THREE):
+                        x += M[a + v * THREE + u] * S[s + v * THREE + i]
+                    D[d + i] = x
+
+
+@njit(**INSIDE)
 def _row_by_row(S, D, tables, place, shape, has_r, begin):
     """Compute every run from `begin` on; the compiler vectorises the loops."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
@@ -294,7 +347,7 @@ def _row_by_row(S, D, tables, place, shape, has_r, begin):
                                 D[d + i] += x * S[sv + i]
 
 
-@njit(**INSIDE)
+@njit(**INLINED)
 def step_last(S, D, tables, place, shape, has_r):
     """Take the step of the last group, where inner == 1, vectorised over eight cells that read the
     same rows where there are such, else over u."""
@@ -306,9 +359,7 @@ def step_last(S, D, tables, place, shape, has_r):
     elif shape.apart > ZERO and n_v == EIGHT and n_u == TWO:
         _last_cells_2(S, D, tables, place, shape, has_r)
     elif n_u == EIGHT and n_v == EIGHT:
-        _last_eight(S, D, tables, place, shape, has_r, EIGHT)
-    elif n_u == EIGHT and n_v == FOUR:
-        _last_eight(S, D, tables, place, shape, has_r, FOUR)
+        _last_eight(S, D, tables, place, shape, has_r)
     elif n_u == FOUR and n_v == EIGHT:
         _last_four(S, D, tables, place, shape, has_r, EIGHT)
     elif n_u == FOUR and n_v == FOUR:
@@ -358,17 +409,17 @@ def _last_cells_2(S, D, tables, place, shape, has_r):
 
 
 @njit(**INSIDE)
-def _last_eight(S, D, tables, place, shape, has_r, n_v):
-    """Take it for eight values of u. n_v is a constant in both calls, so its loop is unrolled."""
+def _last_eight(S, D, tables, place, shape, has_r):
+    """Take it for eight values of u and v."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     for o in range(shape.outer):
-        s = s0 + o * n_v
+        s = s0 + o * EIGHT
         for r in range(shape.rep):
             q = o * shape.rep + r
-            a = m0 + np.uint64(contexts[0, c0 + q]) * n_v * EIGHT
+            a = m0 + np.uint64(contexts[0, c0 + q]) * EIGHT * EIGHT
             x = _plus(_times(S[s], _load(M, a)), _times(S[s + ONE], _load(M, a + EIGHT)))
-            for v in range(TWO, n_v, TWO):
+            for v in range(TWO, EIGHT, TWO):
                 b = a + v * EIGHT
                 y = _times(S[s + v], _load(M, b))
                 x = _plus(x, _plus(y, _times(S[s + v + ONE], _load(M, b + EIGHT))))
@@ -379,8 +430,7 @@ def _last_eight(S, D, tables, place, shape, has_r, n_v):
 
 @njit(**INSIDE)
 def _last_four(S, D, tables, place, shape, has_r, n_v):
-    """Take it for four values of u. One function for four and for eight, as two fours, makes a
-    sweep of a tree of 18 machines 1.5 times as slow."""
+    """Take it for four values of u. n_v is a constant in both calls, so its loop is unrolled."""
     M, R, contexts = tables.rows, tables.rewards, tables.contexts
     s0, d0, m0, r0, c0 = place.source, place.arena, place.rows, place.rewards, place.contexts
     for o in range(shape.outer):
