@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -12,25 +13,33 @@ class TimeUp(Exception):
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in time on the clock of time.perf_counter, or none.
+    """A point in time on a clock, or none.
 
     Attributes
     ----------
     at : float or None
         When the time is up; None is never.
+    clock : callable
+        Returns the time in seconds.
     """
 
     at: float | None = None
+    clock: Callable[[], float] = time.perf_counter
 
     @classmethod
-    def after(cls, seconds: float | None, started: float | None = None) -> Deadline:
+    def after(
+        cls,
+        seconds: float | None,
+        started: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> Deadline:
         """Return the deadline that many seconds after `started`, by default now; None is never."""
         if seconds is None:
             return NEVER
-        return cls(seconds + (time.perf_counter() if started is None else started))
+        return cls(seconds + (clock() if started is None else started), clock)
 
     def expired(self) -> bool:
-        return self.at is not None and time.perf_counter() >= self.at
+        return self.at is not None and self.clock() >= self.at
 
     def check(self) -> None:
         """Raise TimeUp if the deadline has passed."""
@@ -39,7 +48,7 @@ class Deadline:
 
     def remaining(self) -> float | None:
         """Return the seconds that are left, at least 0; None without a deadline."""
-        return None if self.at is None else max(self.at - time.perf_counter(), 0.0)
+        return None if self.at is None else max(self.at - self.clock(), 0.0)
 
 
 NEVER = Deadline()

@@ -128,7 +128,7 @@ class Chosen(NamedTuple):
 
 
 @njit(**INSIDE)
-def _is_preferred(choice, state, action, held):
+def is_preferred(choice, state, action, held):
     """Return whether a tied action replaces the action that is held (-1: none)."""
     if held < 0:
         return True
@@ -163,7 +163,7 @@ def _take_leaf(mode, steps, leaf, room, d0, bases, choice, new):
                 continue
             state, at = c_base + offsets[1, k], a_base + offsets[2, k]
             for p in range(leaf_start[leaf], leaf_start[leaf + 1]):
-                if _is_preferred(choice, state, leaf_actions[p], actions[at]):
+                if is_preferred(choice, state, leaf_actions[p], actions[at]):
                     actions[at] = leaf_actions[p]
                     best[k] = arena[d0 + k]
     else:

@@ -1,0 +1,399 @@
+"""The Bellman backup over the ranks of an MPI job: the engine's steps on both sides of a cut.
+
+cut.py says how the work is divided.  The steps are those of the elimination engine, run on one cell
+or one joint value of the known variables at a time.  For every class of actions that the first
+groups distinguish, T is exchanged once; L h, the maximum over all actions, is exchanged once.
+
+Vectors of this class hold one rank's cells, each in the order of `Cut.cell_order`.  Actions are
+divided as L h is before the last exchange: by `known`, then in the order of `Cut.others`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmdp._base.compiled import njit
+from fmdp._base.deadlines import NEVER, Deadline
+from fmdp._base.memory import available_memory
+from fmdp.elimination import kernels as k
+from fmdp.elimination import ties
+from fmdp.elimination.alignment import aligned, next_start
+from fmdp.elimination.backup import Backup, iterate_by_sweeps
+from fmdp.elimination.layout import choose_layout
+from fmdp.elimination.program import Program, build_program
+from fmdp.elimination.threads import Share
+from fmdp.model import FactoredMDP
+from fmdp.planning.distributed.cut import choose_cut
+from fmdp.planning.distributed.exchange import Division, Redistribution, permute
+from fmdp.planning.distributed.ranks import Ranks
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_NONE = np.zeros(0)
+_KINDS = (None, None, None, None)
+_ONE_SWEEP = tuple(k.Pace())
+_NO_CHOICE = tuple(k.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
+VECTORS = 4
+"""Vectors of a plan besides the buffers of exchanges: h, L h, a scratch vector, L h by `known`."""
+
+
+class _Half(NamedTuple):
+    """The steps on one side of the cut: one program per class of actions that the cut separates."""
+
+    programs: list[tuple[Any, ...]]
+    room: tuple[Any, ...]
+
+
+class RanksBackup(Backup):
+    """The backup of one model, divided among ranks; all ranks call its methods together.
+
+    Raises TooLarge if a rank needs more than its memory limit, InvalidParameter if there are more
+    ranks than the model can be divided among, TimeUp past the deadline.
+    """
+
+    def __init__(
+        self,
+        model: FactoredMDP,
+        ranks: Ranks,
+        *,
+        memory_limit: int | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        structure = model.structure
+        if memory_limit is None:
+            memory_limit = available_memory() // (2 * ranks.on_this_machine)
+        memory_limit = -int(ranks.largest(np.array([-float(memory_limit)]))[0])
+        self._configure(structure, False, k.FREE, False, 1, memory_limit)
+        self.ranks = ranks
+        classes = self._make_tables(model, deadline)
+        layout = choose_layout(structure, threads=1, classes=classes, deadline=deadline)
+        self.cut = choose_cut(layout, ranks.size)
+        self.layout = self.cut.layout
+        self.roundings = self._count_roundings(self.layout)
+        # Not divided by the ranks: it decides how many sweeps are made between two tests.
+        self.predicted_seconds = self.layout.seconds(1)
+        self._divide()
+        self.predicted_bytes = self._predicted_bytes()
+        self._require(self.predicted_bytes)
+        self.program = build_program(self.layout, deadline)
+        self._parts = []
+        self._whole = None  # type: ignore[assignment]
+        k.gather_products(
+            self._tables.transitions, self.program.row_sources, self.program.steps.rows
+        )
+        k.gather_sums(
+            self._tables.rewards, self.program.reward_sources, self.program.steps.rewards
+        )
+        self._first, self._second = self._halves(self.program)
+        self._by_known = aligned(self._known.count(ranks))
+        self._sent, self._received = (aligned(size) for size in self._buffer_sizes)
+        self._later = aligned(self._n_later)
+        in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
+        self._by_cell = self._later if in_order else aligned(self._n_later)
+        self._piece = aligned(self._known.piece_size)
+
+    def _divide(self) -> None:
+        """Set the divisions of vectors, and the sizes of what is exchanged between the halves."""
+        cut, ranks, sizes = self.cut, self.ranks, self.structure.state_sizes
+        self._cells = Division(cut.spread, cut.cell_order, sizes)
+        self._known = Division(cut.known, cut.others, sizes)
+        self._return = Redistribution(self._known, self._cells, ranks)
+        self._cell_starts = self._cells.starts(ranks.size)
+        self._known_starts = self._known.starts(ranks.size)
+        self._n_later = int(np.prod([sizes[j] for j in cut.later], dtype=np.int64))
+        self._run_size = self._n_later // cut.n_cells
+        own_cells = int(np.diff(self._cell_starts)[ranks.rank])
+        own_known = int(np.diff(self._known_starts)[ranks.rank])
+        self._counts = [int(n) * own_cells * self._run_size for n in np.diff(self._known_starts)]
+        self._received_counts = [
+            int(n) * own_known * self._run_size for n in np.diff(self._cell_starts)
+        ]
+        least = max(self._cells.count(ranks), self._known.count(ranks))
+        self._buffer_sizes = (
+            max(sum(self._counts), least),
+            max(sum(self._received_counts), least),
+        )
+
+    @property
+    def n_own(self) -> int:
+        """States of this rank."""
+        return self._cells.count(self.ranks)
+
+    @property
+    def cell_starts(self) -> Index:
+        """[own cells + 1]: where the cells of this rank begin in its vectors, and the end."""
+        own = int(np.diff(self._cell_starts)[self.ranks.rank])
+        return np.arange(own + 1, dtype=np.int64) * self._cells.piece_size
+
+    @property
+    def cells(self) -> Division:
+        """How vectors are divided."""
+        return self._cells
+
+    @property
+    def known(self) -> Division:
+        """How actions are divided."""
+        return self._known
+
+    @property
+    def first_known(self) -> int:
+        """The first joint value of the known variables whose actions this rank holds."""
+        return int(self._known_starts[self.ranks.rank])
+
+    def cells_of(self, rank: int) -> range:
+        """Return the cells of a rank."""
+        first, end = self._cell_starts[rank : rank + 2]
+        return range(int(first), int(end))
+
+    def _predicted_bytes(self) -> int:
+        """Return the bytes of the largest share: vectors, buffers, programs, tables."""
+        groups = self.layout.groups
+        numbers = (VECTORS - 1) * self.n_own + self._known.count(self.ranks)
+        numbers += sum(self._buffer_sizes) + 2 * self._n_later + 3 * self._known.piece_size
+        numbers += sum(group.out_size for group in groups[self.cut.first :])
+        numbers += sum(group.out_size // self.cut.n_cells for group in groups[: self.cut.first])
+        numbers += self._known.count(self.ranks)  # actions
+        whole = self.layout.memory(1) - 8 * 3 * self.n_states
+        programs = max(whole - 8 * sum(group.out_size for group in groups), 0)
+        own = 8 * numbers + programs
+        return int(self.ranks.largest(np.array([float(own)]))[0])
+
+    @property
+    def predicted_bytes_sent(self) -> int:
+        """Bytes that this rank sends to others in one sweep."""
+        between = sum(self._counts) - self._counts[self.ranks.rank]
+        return len(self._first.programs) * 8 * between + self._return.bytes_sent
+
+    def _halves(self, program: Program) -> tuple[_Half, _Half]:
+        """Return the steps before and after the cut."""
+        cut, steps = self.cut, program.steps
+        run, piece = np.arange(self._run_size), np.arange(self.layout.leaf_size)
+        n_further = self.layout.n_branches // cut.n_known
+        before, first_size = _with_buffers(steps.levels[: cut.first], cut.n_cells)
+        after, second_size = _with_buffers(steps.levels[cut.first :])
+        at_start = np.zeros_like(steps.branch_bases)
+        # L h and the actions of one joint value of `known` are stored in the order of computation.
+        bases = np.arange(self.layout.n_branches) % n_further * self.layout.leaf_size
+        first = steps._replace(
+            levels=before,
+            branch_bases=at_start,
+            branch_rows=np.ascontiguousarray(steps.branch_rows[:, :, : cut.first]),
+            offsets=np.stack([run, run, run]),
+        )
+        second = steps._replace(
+            levels=after,
+            branch_bases=np.stack([bases, steps.branch_bases[1], bases]),
+            branch_rows=np.ascontiguousarray(steps.branch_rows[:, :, cut.first :]),
+            offsets=np.stack([piece, steps.offsets[1], piece]),
+        )
+        chains, trees = _divided_nodes(steps.nodes, cut.first)
+        return (
+            _Half(
+                [tuple(first._replace(nodes=nodes)) for nodes in chains],
+                self._room(first_size, self._run_size),
+            ),
+            _Half(
+                [tuple(second._replace(nodes=nodes)) for nodes in trees],
+                self._room(second_size, self.layout.leaf_size),
+            ),
+        )
+
+    def _room(self, arena_size: int, leaf_size: int) -> tuple[Any, ...]:
+        order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
+        arena, best = aligned(arena_size), aligned(leaf_size)
+        return tuple(k.Room(arena, best, np.zeros(3), self._stop, order))
+
+    # ---- what the ranks do together -------------------------------------------------------------
+
+    def over(self, pieces: int, work: Callable[[Share], object]) -> None:
+        """Run `work` on all pieces: a rank has one thread."""
+        work((0, 0, pieces))
+
+    def largest(self, value: float) -> float:
+        return float(self.ranks.largest(np.array([value]))[0])
+
+    def residual(self, h: Vector, new: Vector) -> None:
+        self._set_extremes(h, new, self.extremes)
+
+    def _set_extremes(self, h: Vector, new: Vector, extremes: Vector) -> None:
+        k.residual(h, new, extremes)
+        extremes[0] = -extremes[0]
+        extremes[:] = self.ranks.largest(extremes)
+        extremes[0] = -extremes[0]
+
+    def iterate(self, h: Vector, new: Vector, scratch: Vector, pace: k.Pace) -> int:
+        sweep, residual = self.sweep, self._set_extremes
+        return iterate_by_sweeps(sweep, h, new, scratch, self.extremes, pace, residual)
+
+    def sweep(self, h: Vector, out: Vector) -> None:
+        self._backup(k.BACKUP, h)
+        self._give_back(out)
+
+    def policy_sweep(self, h: Vector, out: Vector, actions: NDArray[np.integer[Any]]) -> None:
+        """Compute out <- R_pi + P_pi h; the actions are those of this rank's known values."""
+        self._backup(k.POLICY, h, np.asarray(actions, dtype=np.int64))
+        self._give_back(out)
+
+    def greedy_actions(
+        self, h: Vector, value: Vector, ties_rule: str, tie_seed: int, slack: float
+    ) -> Index:
+        """Return the actions of this rank's known values; `value` is set to what they are worth."""
+        self._backup(k.BACKUP, h)
+        actions = np.full(self._known.count(self.ranks), -1, dtype=np.int64)
+        worth = np.empty_like(self._by_known)
+        choice = (slack, ties.rule_code(ties_rule), tie_seed)
+        size = self._known.piece_size
+        tried = np.empty(size, dtype=np.int64)
+
+        def choose(node: int, known: int, place: slice) -> None:
+            self._piece[:] = self._by_known[place]
+            self._run_second(k.GREEDY, node, known, self._piece, (tried, *choice))
+            steps = self._second.programs[node]
+            first, end = self._branches(known)
+            part = (tried, self._piece, actions[place], worth[place])
+            _take_preferred(steps, first, end, choice, *part)
+
+        self._walk(h, choose)
+        self._by_known[:] = worth
+        self._give_back(value)
+        return actions
+
+    def _backup(self, mode: int, h: Vector, actions: Index | None = None) -> None:
+        """Set L h, divided by `known`: the maximum of what the classes of actions are worth."""
+
+        def take(node: int, known: int, place: slice) -> None:
+            out = self._by_known[place] if node == 0 else self._piece
+            choice = _NO_CHOICE if actions is None else (actions[place], *_NO_CHOICE[1:])
+            self._run_second(mode, node, known, out, choice)
+            if node > 0:
+                np.maximum(self._by_known[place], out, out=self._by_known[place])
+
+        self._walk(h, take)
+
+    def _walk(self, h: Vector, take: Callable[[int, int, slice], None]) -> None:
+        """Compute T for every class of actions, and call take(class, known, place) for each joint
+        value of `known` of this rank with T in `_later`; `place` is where its numbers are."""
+        ranks, size = self.ranks, self._known.piece_size
+        first, end = self._known_starts[ranks.rank : ranks.rank + 2]
+        for node in range(len(self._first.programs)):
+            ranks.check(self.deadline)
+            self._run_first(node, h)
+            counts, received_counts = self._counts, self._received_counts
+            sent, received = self._sent[: sum(counts)], self._received[: sum(received_counts)]
+            ranks.exchange(sent, counts, received, received_counts)
+            for number in range(int(end - first)):
+                self._collect(number, int(end - first))
+                take(node, int(first) + number, slice(number * size, (number + 1) * size))
+
+    def _run_first(self, node: int, h: Vector) -> None:
+        """Compute T of the own cells for all joint values of `known`: [known, own cells, run]."""
+        starts, run = self.cell_starts, self._run_size
+        own = len(starts) - 1
+        steps, room = self._first.programs[node], self._first.room
+        for cell in range(own):
+            source = h[starts[cell] : starts[cell + 1]]
+            for known in range(self.cut.n_known):
+                place = (known * own + cell) * run
+                branch, _ = self._branches(known)
+                k.run(
+                    k.BACKUP,
+                    source,
+                    self._sent[place : place + run],
+                    _NONE,
+                    branch,
+                    branch + 1,
+                    steps,
+                    room,
+                    _ONE_SWEEP,
+                    _NO_CHOICE,
+                    *_KINDS,
+                )
+
+    def _collect(self, number: int, own: int) -> None:
+        """Set `_later` to T for one of the own joint values of `known`, with all cells."""
+        cut, run, start = self.cut, self._run_size, 0
+        cells = self._by_cell.reshape(cut.n_cells, run)
+        for sender in range(self.ranks.size):
+            held = self.cells_of(sender)
+            size = len(held) * run
+            block = self._received[start + number * size : start + (number + 1) * size]
+            cells[held.start : held.stop] = block.reshape(len(held), run)
+            start += own * size
+        if self._by_cell is not self._later:
+            rest = tuple(j for j in cut.later if j not in cut.spread)
+            sizes = self.structure.state_sizes
+            permute(self._by_cell, (*cut.spread, *rest), cut.later, {}, sizes, self._later)
+
+    def _branches(self, known: int) -> tuple[int, int]:
+        """Return the first branch of one joint value of `known`, and the end."""
+        further = self.layout.n_branches // self.cut.n_known
+        return known * further, (known + 1) * further
+
+    def _run_second(
+        self, mode: int, node: int, known: int, out: Vector, choice: tuple[Any, ...]
+    ) -> None:
+        steps, room = self._second.programs[node], self._second.room
+        branches = self._branches(known)
+        k.run(mode, self._later, out, _NONE, *branches, steps, room, _ONE_SWEEP, choice, *_KINDS)
+
+    def _give_back(self, out: Vector) -> None:
+        """Set `out` to what is divided by `known`, divided by cells."""
+        self._return.move(self._by_known, self._sent, self._received, out)
+
+
+def _with_buffers(levels: Index, n_cells: int = 1) -> tuple[Index, int]:
+    """Return levels whose tensors lie one after the other, and the size of all; `n_cells` divides
+    the runs of tensors."""
+    levels = levels.copy()
+    levels[:, k.INNER] //= n_cells
+    buffer = end = 0
+    for level in levels:
+        level[k.BUFFER] = buffer
+        end = buffer + int(level[[k.OUTER, k.REP, k.U, k.INNER]].prod())
+        buffer = next_start(buffer, end)
+    return levels, end
+
+
+def _divided_nodes(nodes: Index, first: int) -> tuple[list[Index], list[Index]]:
+    """Return, for every step of the last level before the cut, the steps that lead to it and those
+    that follow it."""
+    path = np.zeros((first, k.N_NODE_FIELDS), dtype=np.int64)
+    chains: list[Index] = []
+    trees: list[list[Index]] = []
+    for node in nodes:
+        level = int(node[k.LEVEL])
+        if level < first:
+            path[level] = node
+            path[level, k.LEAF] = 0 if level == first - 1 else -1
+            if level == first - 1:
+                chains.append(path.copy())
+                trees.append([])
+            continue
+        later = node.copy()
+        later[k.LEVEL] -= first
+        trees[-1].append(later)
+    return chains, [np.stack(tree) for tree in trees]
+
+
+@njit(nogil=True)
+def _take_preferred(  # type: ignore[no-untyped-def]
+    steps, first, end, choice, tried, worth_tried, actions, worth
+):
+    """Replace actions by those tried for another class where ties prefer these; -1 is none."""
+    steps = k.Steps(*steps)
+    slack, rule, seed = choice
+    chosen = k.Chosen(actions, slack, rule, seed)
+    at = 0
+    for b in range(first, end):
+        for cell in range(steps.offsets.shape[1]):
+            state = steps.branch_bases[1, b] + steps.offsets[1, cell]
+            action = tried[at]
+            if action >= 0 and k.is_preferred(chosen, state, action, actions[at]):
+                actions[at] = action
+                worth[at] = worth_tried[at]
+            at += 1
