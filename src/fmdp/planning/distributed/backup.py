@@ -86,9 +86,7 @@ class RanksBackup(Backup):
         k.gather_products(
             self._tables.transitions, self.program.row_sources, self.program.steps.rows
         )
-        k.gather_sums(
-            self._tables.rewards, self.program.reward_sources, self.program.steps.rewards
-        )
+        k.gather_sums(self._tables.rewards, self.program.reward_sources, self.program.steps.rewards)
         self._first, self._second = self._halves(self.program)
         self._by_known = aligned(self._known.count(ranks))
         self._sent, self._received = (aligned(size) for size in self._buffer_sizes)

@@ -1,7 +1,7 @@
-"""Vectors over the states that are divided among ranks, and moving them from one division to another.
+"""Vectors over the states that are divided among ranks, and the move from one division to another.
 
-A vector is divided by some variables: a rank holds a contiguous range of their joint values, and for
-each all values of the other variables, in a given order.
+A vector is divided by some variables: a rank holds a contiguous range of their joint values, and
+for each of these all values of the other variables, in a given order.
 """
 
 from __future__ import annotations

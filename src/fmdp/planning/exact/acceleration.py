@@ -35,6 +35,7 @@ from fmdp.elimination.backup import Backup
 Floats = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Singles = NDArray[np.float32]
+Index = NDArray[np.int64]
 OverPieces = Callable[[int, Callable[[tuple[int, int, int]], object]], None]
 """Runs work((thread, first, end)) over a number of independent pieces."""
 
@@ -72,6 +73,11 @@ def acceleration_for(backup: Backup, state_bytes: int, on_disk: bool = False) ->
     return kind(backup.n_states, kept, backup.over, unit, on_disk=on_disk)
 
 
+def block_borders(n_states: int) -> Index:
+    """Return where the blocks of a vector begin, and where the last one ends."""
+    return np.append(np.arange(0, n_states, _BLOCK, dtype=np.int64), n_states)
+
+
 class Anderson:
     """Anderson's rule for one iteration, with the differences of its last sweeps."""
 
@@ -83,11 +89,13 @@ class Anderson:
         unit: float = 1.0,
         *,
         on_disk: bool = False,
+        borders: Index | None = None,
     ) -> None:
         """`over` is that of a `Backup`, `unit` the unit of the rewards.  With `on_disk` the vectors
-        are in temporary files."""
+        are in temporary files.  `borders` are where the blocks begin and the last one ends."""
         self.kept, self.on_disk = kept, on_disk
         self._over = over
+        self._borders = block_borders(n_states) if borders is None else borders
         # Single precision ends at 1e38: a power of 2 brings differences near 1, without rounding.
         self._scale = math.ldexp(1.0, min(-math.frexp(unit)[1], 1000))
         empty = disk_array if on_disk else np.empty
@@ -97,7 +105,7 @@ class Anderson:
         self._dg: Singles = empty((kept, n_states), dtype=np.float32)
         self.vector_bytes = sum(a.nbytes for a in (self._f, self._g, self._df, self._dg))
         """Bytes of the vectors, in memory or on disk."""
-        self._blocks = -(-n_states // _BLOCK)
+        self._blocks = len(self._borders) - 1
         self._sums = np.zeros((self._blocks, 3, kept))
         self._gram = np.zeros((kept, kept))
         self._totals = np.zeros(kept)
@@ -159,7 +167,7 @@ class Anderson:
         state = (h, new, middle, self._scale, self._f, self._g, self._df, self._dg)
         self._over(
             self._blocks,
-            lambda part: _note(*state, slot, count, part[1], part[2], self._sums),
+            lambda part: _note(*state, slot, count, *part[1:], self._borders, self._sums),
         )
 
     def _weigh(self, slot: int, count: int) -> None:
@@ -168,7 +176,7 @@ class Anderson:
 
     def _combine(self, h: Vector, count: int) -> None:
         differences = (self._g, self._dg, self._weights, count)
-        self._over(self._blocks, lambda part: _combine(*differences, part[1], part[2], h))
+        self._over(self._blocks, lambda part: _combine(*differences, *part[1:], self._borders, h))
 
 
 class NumpyAnderson(Anderson):
@@ -212,6 +220,7 @@ def _note(
     count: int,
     first: int,
     end: int,
+    borders: Index,
     sums: Floats,
 ) -> None:
     """Update f and g on some blocks and, if slot >= 0, the differences to the last ones.
@@ -219,9 +228,8 @@ def _note(
     `sums` gets the products of the new difference and of f with all differences, and their totals.
     Slices are indexed from 0, so that indices need no checks and the loops vectorise.
     """
-    n_states = h.shape[0]
     for block in range(first, end):
-        begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
+        begin, stop = borders[block], borders[block + 1]
         sums[block, :2, :count] = 0.0
         total = total_f = 0.0
         for inside in range(begin, stop, _INSIDE):
@@ -258,12 +266,18 @@ def _note(
 
 @njit(nogil=True, fastmath={"reassoc", "contract"})
 def _combine(
-    g: Vector, dg: Singles, weights: Floats, count: int, first: int, end: int, h: Vector
+    g: Vector,
+    dg: Singles,
+    weights: Floats,
+    count: int,
+    first: int,
+    end: int,
+    borders: Index,
+    h: Vector,
 ) -> None:
     """Set h to g - dG weights on some blocks."""
-    n_states = g.shape[0]
     for block in range(first, end):
-        begin, stop = block * _BLOCK, min((block + 1) * _BLOCK, n_states)
+        begin, stop = borders[block], borders[block + 1]
         for inside in range(begin, stop, _INSIDE):
             last = min(inside + _INSIDE, stop)
             out, image = h[inside:last], g[inside:last]

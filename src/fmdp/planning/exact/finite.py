@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from fmdp.planning.exact.bounds import stage_error
 from fmdp.planning.exact.report import report_bytes
 from fmdp.planning.exact.solver import Limits
 from fmdp.planning.plan import Plan
-from fmdp.planning.policies.policy import TablePolicy
+from fmdp.planning.policies.policy import TablePolicy, smallest_unsigned
 from fmdp.planning.policies.timed import TimedPolicy, stage_bytes
 from fmdp.planning.prepared import engine_stats, greedy_actions
 from fmdp.planning.status import Progress, Status, Tables
@@ -66,17 +67,22 @@ def refuse_stages(settings: Exact, structure: Structure, predicted: int | None =
 
 
 @dataclass(eq=False)
-class _Stages:
+class Stages:
     """The stages planned so far, from the last step on, and what is known of their value."""
 
     value: Vector
-    policies: list[TablePolicy] = field(default_factory=list)
-    """The last step comes first."""
+    tables: list[bytes] = field(default_factory=list)
+    """The digest of the actions of every stage; the last step comes first."""
     error: float = 0.0
     """Bound on what rounding has done to the value."""
     loss: float = 0.0
     """Bound on what ties have cost the policy."""
-    distinct: dict[bytes, TablePolicy] = field(default_factory=dict)
+    distinct: dict[bytes, NDArray[np.unsignedinteger[Any]]] = field(default_factory=dict)
+    """The actions by their digest."""
+
+    def bounds(self, value: float) -> tuple[float, float]:
+        """Return bounds on what is computed as `value`: what the policy gets, and the optimum."""
+        return value - self.loss - self.error, value + self.error
 
 
 def solve_finite(
@@ -93,46 +99,30 @@ def solve_finite(
     """Plan backwards from the last step; `refuse_stages` must have passed."""
     structure, horizon = tables.structure, settings.horizon
     assert horizon is not None
-    discount = 1.0 if settings.discount is None else settings.discount
-    stages = _Stages(np.zeros(backup.n_states))
-
-    def report(seconds: float) -> None:
-        if progress is not None:
-            progress({"sweeps": len(stages.policies), "steps": horizon, "seconds": seconds})
-
-    most_stages = horizon if settings.max_iterations is None else settings.max_iterations
-    status = Status.CONVERGED if most_stages >= horizon else Status.ITERATION_LIMIT
-    deadline, due = limits.deadline, 0.0
-    backup.deadline = limits.deadline
-    try:
-        while len(stages.policies) < min(horizon, most_stages):
-            deadline.check()
-            _plan_stage(stages, backup, structure, discount, limits.tolerance / horizon, ties)
-            seconds = time.perf_counter() - started
-            if seconds >= due or len(stages.policies) == horizon:
-                due = seconds + _SECONDS_BETWEEN_REPORTS
-                report(seconds)
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    except TimeUp:
-        status = Status.TIME_LIMIT
-    finally:
-        backup.deadline = NEVER
+    stages = Stages(np.zeros(backup.n_states))
+    status = plan_stages(
+        stages, settings, backup, structure, limits, ties=ties, progress=progress, started=started
+    )
     stats: dict[str, Any] = {
         "horizon": horizon,
-        "steps_planned": len(stages.policies),
+        "steps_planned": len(stages.tables),
         **engine_stats(backup),
     }
-    stats["memory_bytes"] += sum(stage.actions.nbytes for stage in stages.distinct.values())
+    stats["memory_bytes"] += sum(table.nbytes for table in stages.distinct.values())
     policy: TimedPolicy | None = None
     objective: float | None = None
     bias: Vector | None = None
-    if len(stages.policies) == horizon:
-        policy = TimedPolicy(stages.policies[::-1], discount)
+    if len(stages.tables) == horizon:
+        by_digest = {
+            digest: TablePolicy.trusted(structure, actions)
+            for digest, actions in stages.distinct.items()
+        }
+        discount = 1.0 if settings.discount is None else settings.discount
+        policy = TimedPolicy([by_digest[digest] for digest in stages.tables[::-1]], discount)
         values = backup.to_canonical(stages.value)
         start = getattr(tables, "initial_state", (0,) * structure.m)
         objective = float(values[encode(start, structure.state_sizes)])
-        low, high = objective - stages.loss - stages.error, objective + stages.error
+        low, high = stages.bounds(objective)
         stats["objective_bounds"] = (low, high)
         stats["different_stages"] = len(policy.stages)
         status = Status.CONVERGED if high - low <= limits.tolerance else Status.PRECISION_LIMIT
@@ -142,7 +132,7 @@ def solve_finite(
         status=status,
         policy=policy,
         objective=objective,
-        iterations=len(stages.policies),
+        iterations=len(stages.tables),
         seconds=time.perf_counter() - started,
         ties=ties.name,
         bias=bias,
@@ -150,8 +140,50 @@ def solve_finite(
     )
 
 
+def plan_stages(
+    stages: Stages,
+    settings: Exact,
+    backup: Backup,
+    structure: Structure,
+    limits: Limits,
+    *,
+    ties: Ties,
+    progress: Progress | None,
+    started: float,
+    after_each: Callable[[Stages], None] = lambda stages: None,
+) -> Status:
+    """Add stages until the horizon or a limit is reached; return how it ended.
+
+    `after_each` is called with the stages after each new one.
+    """
+    horizon = settings.horizon
+    assert horizon is not None
+    discount = 1.0 if settings.discount is None else settings.discount
+    tolerance = limits.tolerance / horizon
+    most_stages = horizon if settings.max_iterations is None else settings.max_iterations
+    deadline, due = limits.deadline, 0.0
+    backup.deadline = deadline
+    try:
+        while len(stages.tables) < min(horizon, most_stages):
+            deadline.check()
+            _plan_stage(stages, backup, structure, discount, tolerance, ties)
+            seconds = time.perf_counter() - started
+            if progress is not None and (seconds >= due or len(stages.tables) == horizon):
+                due = seconds + _SECONDS_BETWEEN_REPORTS
+                made = len(stages.tables)
+                progress({"sweeps": made, "steps": horizon, "seconds": seconds})
+            after_each(stages)
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    except TimeUp:
+        return Status.TIME_LIMIT
+    finally:
+        backup.deadline = NEVER
+    return Status.CONVERGED if most_stages >= horizon else Status.ITERATION_LIMIT
+
+
 def _plan_stage(
-    stages: _Stages,
+    stages: Stages,
     backup: Backup,
     structure: Structure,
     discount: float,
@@ -162,20 +194,21 @@ def _plan_stage(
     value = stages.value
     if discount != 1.0:
         value *= discount
-    size = max(float(value.max()), -float(value.min()))
+    size = backup.largest(max(float(value.max()), -float(value.min())))
     new = np.empty_like(value)
     backup.sweep(value, new)
     worth = new.copy()
     actions = greedy_actions(
         backup, structure, value, worth, ties, backup.tie_slack(size, tolerance)
     )
-    policy = TablePolicy.trusted(structure, actions)
+    table = actions.astype(smallest_unsigned(structure.n_actions))
     del actions
-    policy = stages.distinct.setdefault(hashlib.sha256(policy.actions.data).digest(), policy)
+    digest = backup.digest_of_all(hashlib.sha256(table.data).digest())
+    stages.distinct.setdefault(digest, table)
     stages.error = stage_error(
         stages.error, discount, size + structure.reward_size, backup.roundings
     )
     np.subtract(new, worth, out=worth)
-    stages.loss = discount * stages.loss + float(worth.max())
+    stages.loss = discount * stages.loss + backup.largest(float(worth.max()))
     stages.value = new
-    stages.policies.append(policy)  # last: what is counted is whole
+    stages.tables.append(digest)  # last: what is counted is whole

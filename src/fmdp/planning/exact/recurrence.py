@@ -105,13 +105,14 @@ def _attractor(possible: NDArray[np.bool_], deadline: Deadline) -> int | None:
 
 
 def in_every_best_class(
-    backup: Backup, h: Vector, lower: float, state: int, w: Vector | None = None
+    backup: Backup, h: Vector, lower: float, state: int | None, w: Vector | None = None
 ) -> tuple[bool, int]:
     """Return whether every recurrent class of optimal policies provably contains the state, and the
     number of sweeps that were made.
 
-    `h`, near a solution, and `state` are in elimination order; `lower` is at most the optimal gain
-    from every state.  `w` is a workspace of the same length.  False proves nothing.
+    `h`, near a solution, and `state` are in the order of the backup; `lower` is at most the optimal
+    gain from every state.  `w` is a workspace of the same length.  If several processes plan
+    together, `state` is None for those that do not hold it.  False proves nothing.
 
     Rounding: with |w| and the rewards at most `size`, a value below -2 size can only be one in
     which every action meets the penalty, since one that does not is at least -size.  A value above
@@ -122,15 +123,16 @@ def in_every_best_class(
     w, new = aligned(len(h)) if w is None else w, aligned(len(h))
     w[:] = h
     avoided = np.zeros(len(h), dtype=np.bool_)
-    avoided[state] = True
+    if state is not None:
+        avoided[state] = True
     for sweeps in range(SWEEPS):
-        size = _largest(w, avoided) + backup.structure.reward_size
+        size = backup.largest(_largest(w, avoided)) + backup.structure.reward_size
         penalty = size * _PENALTY
         if not np.isfinite(penalty):
             return False, sweeps
         w[avoided] = -penalty
         backup.sweep(w, new)
-        highest = _avoid(w, new, avoided, lower, -_LEFT_OUT * size)
+        highest = backup.largest(_avoid(w, new, avoided, lower, -_LEFT_OUT * size))
         if highest + 5.0 * rounding_allowance(size, backup.roundings) < lower:
             return True, sweeps + 1
     return False, SWEEPS

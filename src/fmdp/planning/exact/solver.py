@@ -219,7 +219,9 @@ class Problem:
     on_disk: bool = False
     """Whether acceleration keeps its vectors on disk."""
     progress: Progress | None = None
+    clock: Callable[[], float] = time.perf_counter
     started: float = field(default_factory=time.perf_counter)
+    """On that clock."""
 
     @property
     def backup(self) -> Backup:
@@ -315,7 +317,7 @@ def start(problem: Problem, state: State) -> State:
 
 def iterate(problem: Problem, state: State) -> State:
     """Sweep, certify what the sweeps show, and test for convergence."""
-    begun = time.perf_counter()
+    begun = problem.clock()
     operator, limits = problem.operator, problem.limits
     at_once = 1 if state.extrapolates else problem.chunk
     pace = Pace(
@@ -330,7 +332,7 @@ def iterate(problem: Problem, state: State) -> State:
     lower, upper = residual.lower, residual.upper
     if problem.discount == 1.0:
         lower, upper = max(state.lower, lower), min(state.upper, upper)
-    sweeps, now = state.sweeps + made, time.perf_counter()
+    sweeps, now = state.sweeps + made, problem.clock()
     if problem.progress is not None:
         problem.progress(
             {
@@ -473,7 +475,8 @@ def accelerate(problem: Problem, state: State) -> State:
         pace = Pace(tau=state.damping, discount=problem.discount)
         problem.operator.advance(h, state.new, pace)
     if problem.discount != 1.0 and residual.slack > _COSTLY * problem.tolerance:
-        h -= 0.5 * (h.min() + h.max())  # the bounds do not change
+        largest = problem.backup.largest
+        h -= 0.5 * (largest(h.max()) - largest(-h.min()))  # the bounds do not change
     return state._replace(phase=Phase.ITERATE)
 
 
