@@ -384,6 +384,10 @@ class Backup:
         """Return the largest value over all processes that plan together: here there is one."""
         return value
 
+    def mean(self, vector: Vector) -> float:
+        """Return the mean of a vector over all states."""
+        return float(vector.mean())
+
     def digest_of_all(self, digest: bytes) -> bytes:
         """Return a digest of what all processes that plan together hold: here there is one."""
         return digest

@@ -10,7 +10,9 @@ divided as L h is before the last exchange: by `known`, then in the order of `Cu
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from fmdp.elimination.layout import choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.threads import Share
 from fmdp.model import FactoredMDP
+from fmdp.model.spaces import encode
 from fmdp.planning.distributed.cut import choose_cut
 from fmdp.planning.distributed.exchange import Division, Redistribution, permute
 from fmdp.planning.distributed.ranks import Ranks
@@ -90,6 +93,8 @@ class RanksBackup(Backup):
         self._first, self._second = self._halves(self.program)
         self._by_known = aligned(self._known.count(ranks))
         self._sent, self._received = (aligned(size) for size in self._buffer_sizes)
+        self.walks = self.returns = 0
+        """How often T was computed and exchanged, and how often a vector was divided anew."""
         self._later = aligned(self._n_later)
         in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
         self._by_cell = self._later if in_order else aligned(self._n_later)
@@ -139,6 +144,18 @@ class RanksBackup(Backup):
         return self._known
 
     @property
+    def first_state(self) -> int:
+        """The index of this rank's first state, in the order in which cells follow each other."""
+        return int(self._cell_starts[self.ranks.rank]) * self._cells.piece_size
+
+    def place_of(self, state: tuple[int, ...]) -> int | None:
+        """Return where a state is in the vectors of this rank, None if another rank has it."""
+        order = (*self._cells.by, *self._cells.others)
+        sizes = tuple(self.structure.state_sizes[j] for j in order)
+        place = encode(tuple(state[j] for j in order), sizes) - self.first_state
+        return place if 0 <= place < self.n_own else None
+
+    @property
     def first_known(self) -> int:
         """The first joint value of the known variables whose actions this rank holds."""
         return int(self._known_starts[self.ranks.rank])
@@ -163,9 +180,10 @@ class RanksBackup(Backup):
 
     @property
     def predicted_bytes_sent(self) -> int:
-        """Bytes that this rank sends to others in one sweep."""
-        between = sum(self._counts) - self._counts[self.ranks.rank]
-        return len(self._first.programs) * 8 * between + self._return.bytes_sent
+        """Bytes that this rank sends to others in the sweeps made so far."""
+        between = 8 * (sum(self._counts) - self._counts[self.ranks.rank])
+        between *= len(self._first.programs)
+        return self.walks * between + self.returns * self._return.bytes_sent
 
     def _halves(self, program: Program) -> tuple[_Half, _Half]:
         """Return the steps before and after the cut."""
@@ -214,6 +232,22 @@ class RanksBackup(Backup):
 
     def largest(self, value: float) -> float:
         return float(self.ranks.largest(np.array([value]))[0])
+
+    def digest_of_all(self, digest: bytes) -> bytes:
+        return hashlib.sha256(b"".join(self.ranks.together(lambda: digest))).digest()
+
+    def mean(self, vector: Vector) -> float:
+        own = [float(vector[a:b].sum()) for a, b in pairwise(self.cell_starts)]
+        counts = [len(self.cells_of(rank)) for rank in range(self.ranks.size)]
+        return float(self.ranks.gather(np.array(own), counts).sum()) / self.n_states
+
+    def by_known(self, vector: Vector) -> Vector:
+        """Return a vector that is divided by `known` instead of by cells."""
+        out = aligned(self._known.count(self.ranks))
+        move = Redistribution(self._cells, self._known, self.ranks)
+        move.move(vector, self._sent, self._received, out)
+        self.returns += 1  # as many bytes as the other way
+        return out
 
     def residual(self, h: Vector, new: Vector) -> None:
         self._set_extremes(h, new, self.extremes)
@@ -277,6 +311,7 @@ class RanksBackup(Backup):
         """Compute T for every class of actions, and call take(class, known, place) for each joint
         value of `known` of this rank with T in `_later`; `place` is where its numbers are."""
         ranks, size = self.ranks, self._known.piece_size
+        self.walks += 1
         first, end = self._known_starts[ranks.rank : ranks.rank + 2]
         for node in range(len(self._first.programs)):
             ranks.check(self.deadline)
@@ -341,6 +376,7 @@ class RanksBackup(Backup):
 
     def _give_back(self, out: Vector) -> None:
         """Set `out` to what is divided by `known`, divided by cells."""
+        self.returns += 1
         self._return.move(self._by_known, self._sent, self._received, out)
 
 

@@ -172,7 +172,7 @@ class Anderson:
 
     def _weigh(self, slot: int, count: int) -> None:
         n_states, weights = len(self._f), self._weights
-        _weigh(self._sums, slot, count, n_states, self._gram, self._totals, self._system, weights)
+        weigh(self._sums, slot, count, n_states, self._gram, self._totals, self._system, weights)
 
     def _combine(self, h: Vector, count: int) -> None:
         differences = (self._g, self._dg, self._weights, count)
@@ -290,7 +290,7 @@ def _combine(
 
 
 @njit(nogil=True, error_model="numpy")
-def _weigh(
+def weigh(
     sums: Floats,
     slot: int,
     count: int,

@@ -125,14 +125,15 @@ def average_bounds(
 
 
 def discounted_value(
+    backup: Backup,
     base: Vector,
     discount: float,
     lower: float,
     upper: float,
     slack: float,
     out: Vector | None = None,
-) -> tuple[Vector, tuple[float, float]]:
-    """Return the middle of MacQueen's bounds on V* and certified bounds on its mean.
+) -> tuple[Vector, float, tuple[float, float]]:
+    """Return the middle of MacQueen's bounds on V*, its mean, and certified bounds on that of V*.
 
     V* lies in base + discount / (1 - discount) [lower, upper], up to `slack`.  The rounding of the
     mean itself is added to its bounds.  The value is written to `out`, if that is given.
@@ -140,7 +141,7 @@ def discounted_value(
     scale = discount / (1.0 - discount)
     value: Vector = np.add(base, 0.5 * scale * (lower + upper), out=out)
     half = 0.5 * scale * (upper - lower) + slack
-    size = max(float(value.max()), -float(value.min()))
-    half += len(value) * float(np.finfo(np.float64).eps) * size
-    mean = float(value.mean())
-    return value, (mean - half, mean + half)
+    size = backup.largest(max(float(value.max()), -float(value.min())))
+    half += backup.n_states * float(np.finfo(np.float64).eps) * size
+    mean = backup.mean(value)
+    return value, mean, (mean - half, mean + half)

@@ -111,13 +111,13 @@ def _discounted_plan(problem: ExactProblem, state: State, planner: str, started:
     lower = upper = objective = bias = spans = None
     if image is not None and np.isfinite(state.lower):
         base = state.h if state.solved_by_policies else image
-        value, stats["objective_bounds"] = discounted_value(
-            base, discount, state.lower, state.upper, state.slack, out=image
+        value, mean, stats["objective_bounds"] = discounted_value(
+            problem.backup, base, discount, state.lower, state.upper, state.slack, out=image
         )
         actions = None if policy is None else policy.actions
         lower, upper = average_bounds(problem.backup, value, actions, image=state.scratch)
         if state.status in (Status.CONVERGED, Status.PRECISION_LIMIT):
-            objective = float(value.mean())
+            objective = mean
         if problem.describe and state.status is Status.CONVERGED:
             bias = problem.backup.to_canonical(value)
             spans = _known_spans(bias, structure, 0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from fmdp.planning.policies.counts import (
 )
 from fmdp.planning.policies.fleet import FleetPolicy
 from fmdp.planning.policies.mixed import MixedPolicy
+from fmdp.planning.policies.parts import PARTS, read_parts
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
 from fmdp.planning.policies.rule import Rule
@@ -124,17 +126,22 @@ READERS: dict[str, Callable[[Header, Arrays], StoredPolicy]] = {
 
 
 def policy_from_bytes(
-    content: bytes, label: str, structure: Structure | None = None, kinds: Sequence[str] = ()
+    content: bytes,
+    label: str,
+    structure: Structure | None = None,
+    kinds: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Any:
     """Return the policy that `policy_bytes` has written; raise FileProblem if it is not valid.
 
     `label` is what errors call the file. If a structure is given, the policy must have its sizes
-    and names. `kinds` are the allowed kinds, all if empty.
+    and names. `kinds` are the allowed kinds, all if empty. `folder` is where the file is; without
+    one, a policy in parts is refused.
     """
 
     def expect(header: Header, shapes: Shapes) -> None:
         kind = header.get("kind")
-        if not isinstance(kind, str) or kind not in (kinds or READERS):
+        if not isinstance(kind, str) or kind not in (kinds or (*READERS, PARTS)):
             raise FileProblem(f"{label} holds a policy of unknown kind {kind!r}")
         if structure is not None:
             _expect_sizes(header, structure, label)
@@ -153,7 +160,8 @@ def policy_from_bytes(
         expect=expect,
     )
     try:
-        policy = READERS[header["kind"]](header, arrays)
+        in_parts = header["kind"] == PARTS
+        policy = read_parts(header, folder) if in_parts else READERS[header["kind"]](header, arrays)
         naming = names_in(header)
         policy.take_constraints(constraints_in(header))
     except FmdpError as error:
@@ -231,7 +239,7 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
     if not exists:
         raise FileProblem(f"no policy file at {target}")
     content = read_file(target, "a policy file")
-    policy: Any = policy_from_bytes(content, str(target), structure)
+    policy: Any = policy_from_bytes(content, str(target), structure, folder=target.parent)
     if structure is not None:
         policy.take_constraints(structure.constraints)
     loaded: Policy = policy

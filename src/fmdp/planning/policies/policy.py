@@ -183,12 +183,16 @@ class TablePolicy(StoredPolicy, Policy):
         checked = self.naming.states.check(state, "state")
         for value, step in zip(checked, self._steps, strict=True):
             place += value * step
-        action = decode(int(self.actions[place]), self.action_sizes)
+        action = decode(self._index_at(place), self.action_sizes)
         if checked is state:
             if len(self._answered) >= MOST_ANSWERED:
                 self._answered.clear()
             self._answered[checked] = checked, action
         return self.naming.answer(action, state)
+
+    def _index_at(self, place: int) -> int:
+        """Return the index of the joint action at one place of the table."""
+        return int(self.actions[place])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_answered": {}}
