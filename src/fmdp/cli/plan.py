@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -33,12 +34,20 @@ from fmdp.cli.output import (
     upper_text,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import Infeasible, TooLarge
+from fmdp.errors import Infeasible, InvalidParameter, TooLarge
 from fmdp.planning.constrained.limits import limits_from_texts
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Plan
     from fmdp.planning.status import Status
+
+
+class Engine(StrEnum):
+    """Where exact plans run."""
+
+    THREADS = "threads"
+    MPI = "mpi"
+
 
 PLAN_KEYS = (
     "gain",
@@ -66,6 +75,7 @@ STATISTICS_KEYS = (
     "limits",
     "fleet",
     "counts",
+    "mpi",
 )
 """Keys of the JSON object that some planners and criteria put into the plan's statistics."""
 KEYS = (
@@ -117,6 +127,28 @@ def plan(
             help="Save the policy in this file, for `fmdp evaluate`, `act` and `export`.",
         ),
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Where exact plans run: the threads of this process, or all processes of a job "
+            "that mpiexec has started.",
+        ),
+    ] = Engine.THREADS,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="With --engine mpi: write checkpoints to this folder, which all processes must "
+            "reach. It is deleted when the plan has converged.",
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Least time between two checkpoints.")
+    ] = 600.0,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue from the checkpoint, if there is one."),
+    ] = False,
     json: options.Json = False,
 ) -> int:
     """Plan for a problem: gain, certified bounds, policy.
@@ -125,6 +157,14 @@ def plan(
     """
     if robust:
         request = request._replace(settings={**request.settings, "intervals": "robust"})
+    if engine is Engine.MPI:
+        # Imported on use: it needs an MPI library.
+        from fmdp.cli.plan_mpi import Saving, plan_mpi
+
+        saving = Saving(out, checkpoint, checkpoint_every, resume)
+        return plan_mpi(problem, request, limit, saving, json)
+    if checkpoint is not None or resume:
+        raise InvalidParameter("--checkpoint and --resume are options of --engine mpi")
     if out is not None:
         refuse_unwritable(out, problem)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}
@@ -136,9 +176,7 @@ def plan(
         raise
     except TooLarge as error:
         if json:
-            needed, most = error.needed_bytes, error.limit_bytes
-            refused = {"status": "too_large", "needed_bytes": needed, "memory_limit_bytes": most}
-            print_json(result | refused)
+            print_json(result | refusal(error))
         raise
     if out is not None and solution.policy is not None:
         with held():  # another Ctrl-C must not interrupt the saving
@@ -146,8 +184,14 @@ def plan(
     if json:
         print_json(result)
     else:
-        print_plan(result, solution, out)
+        print_plan(result, solution, out, solution.policy is not None)
     return exit_status(solution.status)
+
+
+def refusal(error: TooLarge) -> dict[str, Any]:
+    """Return the entries of the result of a plan that was refused."""
+    needed, most = error.needed_bytes, error.limit_bytes
+    return {"status": "too_large", "needed_bytes": needed, "memory_limit_bytes": most}
 
 
 def run(
@@ -293,7 +337,8 @@ def peak_memory() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> None:
+def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None, saved: bool) -> None:
+    """Print the plan for people; `saved` is whether there was a policy to save in `out`."""
     message = solution.status.message
     rows = [("problem", result["problem"])]
     if result["states"] is None:
@@ -317,6 +362,7 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
         rows.append(("note", NOTE_ON_ENDS))
     rows += limit_rows(result["limits"] or ())
     rows += fleet_rows(result["fleet"], result["gain_upper"])
+    rows += mpi_rows(result["mpi"])
     rows += span_rows(result, solution.stats.get("span_error"))
     rows.append(("iterations", f"{result['iterations']:,}"))
     startup = seconds_text(result["seconds_startup"])
@@ -326,7 +372,7 @@ def print_plan(result: Mapping[str, Any], solution: Plan, out: Path | None) -> N
     if result["peak_memory_bytes"] is not None:
         rows.append(("memory", f"{describe_bytes(result['peak_memory_bytes'])} at the peak"))
     if out is not None:
-        rows.append(("policy", f"saved in {out}" if solution.policy else "none to save"))
+        rows.append(("policy", f"saved in {out}" if saved else "none to save"))
     print_people(columns(rows))
 
 
@@ -393,6 +439,19 @@ def fleet_rows(
             return
         share = f" ({100 * gap / abs(gain_upper):.2g} %)" if abs(gain_upper) > abs(gap) else ""
         yield "below the bound", f"by {gap:.2g}{share}, by this estimate"
+
+
+def mpi_rows(mpi: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Yield the number of MPI ranks, and what each of them held and sent."""
+    if mpi is None:
+        return
+    resumed = "; resumed from a checkpoint" if mpi["resumed"] else ""
+    yield "MPI ranks", f"{mpi['ranks']}, each with {describe_bytes(mpi['bytes_per_rank'])}{resumed}"
+    sent, predicted = (
+        describe_bytes(mpi[f"bytes_sent_{key}"]) for key in ("per_rank", "predicted")
+    )
+    seconds = seconds_text(mpi["seconds_communicating"])
+    yield "communication", f"{sent} sent by each rank (predicted {predicted}), {seconds}"
 
 
 def _rule_text(fleet: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 _GO_ON, _TIME_UP, _INTERRUPTED = range(3)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def shares(count: int, ranks: int) -> NDArray[np.int64]:
@@ -140,8 +141,9 @@ class Ranks:
         self.traffic.bytes_sent += 8 * (sum(counts) - counts[self.rank])
         self.traffic.exchanges += 1
 
-    def barrier(self) -> None:
-        self._comm.Barrier()
+    def end_job(self) -> None:
+        """End all processes of the job: the others would wait for this one for ever."""
+        self._comm.Abort(1)
 
     def check(self, deadline: Deadline) -> None:
         """Raise KeyboardInterrupt or TimeUp on all ranks if one was interrupted or is too late."""
@@ -156,7 +158,8 @@ class Ranks:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Keep Ctrl-C until the next `check`, so that no rank leaves the others in an exchange."""
+        """Keep Ctrl-C and SIGTERM until the next `check`, so that no rank leaves the others in an
+        exchange."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -164,11 +167,12 @@ class Ranks:
         def note(*_: object) -> None:
             self._interrupted = True
 
-        before = signal.signal(signal.SIGINT, note)
+        before = {number: signal.signal(number, note) for number in _SIGNALS}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def world() -> Intracomm:
