@@ -69,6 +69,8 @@ class Backup:
 
     rotations: tuple[Rotated, ...] = ()
     """Parts into which joint actions are divided where that is faster (split.py)."""
+    where: str = ""
+    """Words on where the predicted bytes are needed, for messages."""
     compiled: ClassVar[bool] = True
     """Whether sweeps are compiled code; Anderson acceleration then is, too."""
 
@@ -219,7 +221,8 @@ class Backup:
             raise TooLarge(
                 f"exact planning over {describe_count(self.structure.n_states)} states and "
                 f"{describe_count(self.structure.n_actions)} joint actions needs "
-                f"{describe_bytes(needed)}; the memory limit is {describe_bytes(limit)}",
+                f"{describe_bytes(needed)}{self.where}; the memory limit is "
+                f"{describe_bytes(limit)}",
                 needed_bytes=needed,
                 limit_bytes=limit,
             )

@@ -28,6 +28,7 @@ from fmdp.elimination.backup import Backup, iterate_by_sweeps
 from fmdp.elimination.layout import choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.threads import Share
+from fmdp.elimination.tuning import VECTORS as VECTORS_OF_ONE
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.distributed.cut import choose_cut
@@ -73,6 +74,7 @@ class RanksBackup(Backup):
         memory_limit = -int(ranks.largest(np.array([-float(memory_limit)]))[0])
         self._configure(structure, False, k.FREE, False, 1, memory_limit)
         self.ranks = ranks
+        self.where = f" on each of {ranks.size} MPI ranks"
         classes = self._make_tables(model, deadline)
         layout = choose_layout(structure, threads=1, classes=classes, deadline=deadline)
         self.cut = choose_cut(layout, ranks.size)
@@ -93,8 +95,8 @@ class RanksBackup(Backup):
         self._first, self._second = self._halves(self.program)
         self._by_known = aligned(self._known.count(ranks))
         self._sent, self._received = (aligned(size) for size in self._buffer_sizes)
-        self.walks = self.returns = 0
-        """How often T was computed and exchanged, and how often a vector was divided anew."""
+        self.predicted_bytes_sent = 0
+        """Bytes that this rank sends to others in what was done so far, by the sizes of shares."""
         self._later = aligned(self._n_later)
         in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
         self._by_cell = self._later if in_order else aligned(self._n_later)
@@ -173,17 +175,16 @@ class RanksBackup(Backup):
         numbers += sum(group.out_size for group in groups[self.cut.first :])
         numbers += sum(group.out_size // self.cut.n_cells for group in groups[: self.cut.first])
         numbers += self._known.count(self.ranks)  # actions
-        whole = self.layout.memory(1) - 8 * 3 * self.n_states
+        whole = self.layout.memory(1) - 8 * VECTORS_OF_ONE * self.n_states
         programs = max(whole - 8 * sum(group.out_size for group in groups), 0)
         own = 8 * numbers + programs
         return int(self.ranks.largest(np.array([float(own)]))[0])
 
     @property
-    def predicted_bytes_sent(self) -> int:
-        """Bytes that this rank sends to others in the sweeps made so far."""
-        between = 8 * (sum(self._counts) - self._counts[self.ranks.rank])
-        between *= len(self._first.programs)
-        return self.walks * between + self.returns * self._return.bytes_sent
+    def _bytes_between(self) -> int:
+        """Bytes that this rank sends to others between the halves of one sweep."""
+        once = 8 * (sum(self._counts) - self._counts[self.ranks.rank])
+        return len(self._first.programs) * once
 
     def _halves(self, program: Program) -> tuple[_Half, _Half]:
         """Return the steps before and after the cut."""
@@ -192,13 +193,15 @@ class RanksBackup(Backup):
         n_further = self.layout.n_branches // cut.n_known
         before, first_size = _with_buffers(steps.levels[: cut.first], cut.n_cells)
         after, second_size = _with_buffers(steps.levels[cut.first :])
-        at_start = np.zeros_like(steps.branch_bases)
+        # T is stored as [known, own cells, run]; one of the branches of each joint value will do.
+        own_cells = len(self.cell_starts) - 1
+        places = np.arange(cut.n_known) * (own_cells * self._run_size)
         # L h and the actions of one joint value of `known` are stored in the order of computation.
         bases = np.arange(self.layout.n_branches) % n_further * self.layout.leaf_size
         first = steps._replace(
             levels=before,
-            branch_bases=at_start,
-            branch_rows=np.ascontiguousarray(steps.branch_rows[:, :, : cut.first]),
+            branch_bases=np.stack([places, places, places]),
+            branch_rows=np.ascontiguousarray(steps.branch_rows[:, ::n_further, : cut.first]),
             offsets=np.stack([run, run, run]),
         )
         second = steps._replace(
@@ -246,7 +249,7 @@ class RanksBackup(Backup):
         out = aligned(self._known.count(self.ranks))
         move = Redistribution(self._cells, self._known, self.ranks)
         move.move(vector, self._sent, self._received, out)
-        self.returns += 1  # as many bytes as the other way
+        self.predicted_bytes_sent += move.bytes_sent
         return out
 
     def residual(self, h: Vector, new: Vector) -> None:
@@ -311,7 +314,7 @@ class RanksBackup(Backup):
         """Compute T for every class of actions, and call take(class, known, place) for each joint
         value of `known` of this rank with T in `_later`; `place` is where its numbers are."""
         ranks, size = self.ranks, self._known.piece_size
-        self.walks += 1
+        self.predicted_bytes_sent += self._bytes_between
         first, end = self._known_starts[ranks.rank : ranks.rank + 2]
         for node in range(len(self._first.programs)):
             ranks.check(self.deadline)
@@ -325,27 +328,22 @@ class RanksBackup(Backup):
 
     def _run_first(self, node: int, h: Vector) -> None:
         """Compute T of the own cells for all joint values of `known`: [known, own cells, run]."""
-        starts, run = self.cell_starts, self._run_size
-        own = len(starts) - 1
         steps, room = self._first.programs[node], self._first.room
-        for cell in range(own):
-            source = h[starts[cell] : starts[cell + 1]]
-            for known in range(self.cut.n_known):
-                place = (known * own + cell) * run
-                branch, _ = self._branches(known)
-                k.run(
-                    k.BACKUP,
-                    source,
-                    self._sent[place : place + run],
-                    _NONE,
-                    branch,
-                    branch + 1,
-                    steps,
-                    room,
-                    _ONE_SWEEP,
-                    _NO_CHOICE,
-                    *_KINDS,
-                )
+        branches = (0, self.cut.n_known)
+        for cell, (start, end) in enumerate(pairwise(self.cell_starts.tolist())):
+            source, out = h[start:end], self._sent[cell * self._run_size :]
+            k.run(
+                k.BACKUP,
+                source,
+                out,
+                _NONE,
+                *branches,
+                steps,
+                room,
+                _ONE_SWEEP,
+                _NO_CHOICE,
+                *_KINDS,
+            )
 
     def _collect(self, number: int, own: int) -> None:
         """Set `_later` to T for one of the own joint values of `known`, with all cells."""
@@ -376,7 +374,7 @@ class RanksBackup(Backup):
 
     def _give_back(self, out: Vector) -> None:
         """Set `out` to what is divided by `known`, divided by cells."""
-        self.returns += 1
+        self.predicted_bytes_sent += self._return.bytes_sent
         self._return.move(self._by_known, self._sent, self._received, out)
 
 
