@@ -19,14 +19,14 @@ class RanksAnderson(Anderson):
     """Anderson's rule with sums over all ranks, taken cell by cell in an order that is always the
     same."""
 
-    def __init__(self, backup: RanksBackup, kept: int) -> None:
+    def __init__(self, backup: RanksBackup, kept: int, on_disk: bool = False) -> None:
         self._backup = backup
         starts = backup.cell_starts
         in_cell = block_borders(int(starts[1]))
         borders = (starts[:-1, None] + in_cell[None, :-1]).reshape(-1)
         borders = np.append(borders, starts[-1])
         unit = backup.structure.reward_unit
-        super().__init__(backup.n_own, kept, backup.over, unit, borders)
+        super().__init__(backup.n_own, kept, backup.over, unit, on_disk=on_disk, borders=borders)
 
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a checkpoint needs: numbers that all ranks have, and arrays of this rank."""
@@ -71,8 +71,10 @@ class RanksAnderson(Anderson):
         weigh(sums, slot, count, backup.n_states, *system)
 
 
-def acceleration_over_ranks(backup: RanksBackup) -> RanksAnderson | None:
+def acceleration_over_ranks(backup: RanksBackup, on_disk: bool) -> RanksAnderson | None:
     """Return an acceleration with as many differences as fit on all ranks; None if too few."""
+    if on_disk:
+        return RanksAnderson(backup, KEPT, on_disk)
     room = backup.memory_limit - backup.predicted_bytes
     own = int(backup.largest(float(backup.n_own)))
     kept = min(KEPT, (room // own - 2 * 8) // (2 * 4))

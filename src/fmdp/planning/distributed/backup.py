@@ -28,7 +28,6 @@ from fmdp.elimination.backup import Backup, iterate_by_sweeps
 from fmdp.elimination.layout import choose_layout
 from fmdp.elimination.program import Program, build_program
 from fmdp.elimination.threads import Share
-from fmdp.elimination.tuning import VECTORS as VECTORS_OF_ONE
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.distributed.cut import choose_cut
@@ -175,9 +174,7 @@ class RanksBackup(Backup):
         numbers += sum(group.out_size for group in groups[self.cut.first :])
         numbers += sum(group.out_size // self.cut.n_cells for group in groups[: self.cut.first])
         numbers += self._known.count(self.ranks)  # actions
-        whole = self.layout.memory(1) - 8 * VECTORS_OF_ONE * self.n_states
-        programs = max(whole - 8 * sum(group.out_size for group in groups), 0)
-        own = 8 * numbers + programs
+        own = 8 * numbers + self.layout.table_bytes
         return int(self.ranks.largest(np.array([float(own)]))[0])
 
     @property

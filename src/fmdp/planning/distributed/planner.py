@@ -234,7 +234,7 @@ class _Job:
     def _start(self, problem: Problem, state: State) -> State:
         """Turn acceleration on, and look for a state that every policy reaches."""
         reached = always_reached(self.model, self.limits.deadline) is not None
-        acceleration = acceleration_over_ranks(self.backup)
+        acceleration = acceleration_over_ranks(self.backup, self.settings.vectors == "disk")
         used = acceleration is not None
         return state._replace(
             phase=Phase.ITERATE,
@@ -299,7 +299,9 @@ class _Job:
         state.h[:] = self._read("h")
         acceleration: RanksAnderson | None = None
         if saved["acceleration"] is not None:
-            acceleration = RanksAnderson(self.backup, saved["acceleration"]["kept"])
+            acceleration = RanksAnderson(
+                self.backup, saved["acceleration"]["kept"], self.settings.vectors == "disk"
+            )
             acceleration.restore(saved["acceleration"], self._read)
         low, high = map(number, saved["residual"])
         return state._replace(
