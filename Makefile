@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # fetch whatever backend is newest on the day.
 INSTALL := $(PIP) install -c $(LOCK) --no-build-isolation
 
-.PHONY: help install reproduce test test-all test-tenth peers referee torture fingerprints docs docs-numbers gallery lint format bench release-check lock lock-peers clean
+.PHONY: help install reproduce test test-all test-tenth mpi-check peers referee torture fingerprints docs docs-numbers gallery lint format bench release-check lock lock-peers clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,17 +34,17 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@test -n "$(PYTHON)" || { echo "fmdp needs Python 3.11 or later; none found on PATH (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c $(LOCK) setuptools
-	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,umb]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,mpi,mpich,gym,rddl,umb]'
 	# pip compiles what it installs, but not what is used from where it lies.
 	$(BIN)/python -m compileall -q src
 	touch $@
 
 $(INSTALLED_BENCH): $(INSTALLED)
-	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,umb,bench]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,mpi,mpich,gym,rddl,umb,bench]'
 	touch $@
 
 $(INSTALLED_RELEASE): $(INSTALLED)
-	$(INSTALL) -e '.[dev,docs,plots,dask,gym,rddl,umb,release]'
+	$(INSTALL) -e '.[dev,docs,plots,dask,mpi,mpich,gym,rddl,umb,release]'
 	touch $@
 
 reproduce: $(INSTALLED) ## the main job: the paper's figure and table, and ours beside them
@@ -58,6 +58,10 @@ test-all: $(INSTALLED) ## all tests, the slow ones too, with fresh and many more
 
 test-tenth: $(INSTALLED) ## a tenth of the slow tests, another tenth after every commit
 	$(BIN)/pytest -n auto -m slow --tenth $$(git rev-list --count HEAD) $(ARGS)
+
+mpi-check: $(INSTALLED) ## plans over MPI ranks: all tests, a killed rank, scaling on one and two ranks
+	$(BIN)/pytest -m "slow or not slow" tests/planning/test_distributed.py $(ARGS)
+	$(BIN)/python -m benchmarks.bench_mpi
 
 peers: $(INSTALLED_PEERS) ## the tests that need Storm, umbi, pyAgrum, Stable-Baselines3 or markovianbandit, in an environment of their own
 	$(PEERS)/bin/pytest -m peers tests/interop tests/planning/coupled $(ARGS)
@@ -107,7 +111,7 @@ release-check: $(INSTALLED_RELEASE) ## wheel and sdist, installed and used under
 lock: ## resolve all dependencies afresh and pin them in requirements/lock.txt
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,umb,dask,plots,frames,testing,bench,docs,dev,release]'
+	build/lock/bin/python -m pip --disable-pip-version-check -qq install '.[gym,rddl,umb,dask,mpi,mpich,plots,frames,testing,bench,docs,dev,release]'
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude fmdp > $(LOCK)
 	rm -rf build/lock
 

@@ -35,6 +35,7 @@ TOOLS = {
     "comrak": "Markdown for readme-renderer",
     "ipykernel": "runs the notebooks of the gallery",
     "furo": "html_theme in docs/conf.py",
+    "mpich": "mpiexec in tests/planning/test_distributed.py",
     "mypy": "make lint",
     "myst-parser": "an extension in docs/conf.py",
     "pytest-xdist": "pytest -n in the Makefile",
@@ -153,7 +154,9 @@ def test_every_extra_brings_what_is_used_and_nothing_else() -> None:
 
 
 def test_what_is_run_is_declared() -> None:
-    assert set(TOOLS) <= extras()["dev"] | extras()["docs"] | extras()["release"]
+    assert set(TOOLS) <= set().union(
+        *(extras()[name] for name in ("dev", "docs", "release", "mpich"))
+    )
 
 
 def test_tests_benchmarks_and_docs_import_what_some_extra_brings() -> None:

@@ -30,6 +30,8 @@ MEANINGS = {
     "umb": "models in the binary format of model checkers (UMB)",
     "agents": "agents of Stable-Baselines3, to compare with",
     "dask": "sweeps on a cluster of machines (--dask)",
+    "mpi": "exact plans over MPI ranks (--engine mpi)",
+    "mpich": "an MPI library, where the system has none",
     "plots": "figures of reports as PNG and PDF",
     "frames": "results and trajectories as pandas data frames",
     "testing": "generated models for tests of your own (fmdp.testing.strategies)",

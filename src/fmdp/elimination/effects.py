@@ -95,7 +95,7 @@ class EffectsBackup(Backup):
         # Not super().__init__: it would enumerate the joint actions.
         structure, self.parts = parts.structure, parts
         self._configure(structure, nested, shape, worst, threads, memory_limit, state_bytes)
-        self._require(self.vector_bytes + tuning.DECISION_VECTORS * 8 * structure.n_states)
+        self.require(self.vector_bytes + tuning.DECISION_VECTORS * 8 * structure.n_states)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
         self.layout = choose_layout(
             parts.after,
@@ -108,7 +108,7 @@ class EffectsBackup(Backup):
         self.decision_bytes = decision_bytes(parts)
         programs = program_bytes(parts, self.layout, self.threads) + caps
         self.predicted_bytes = programs + self.decision_bytes + self.vector_bytes
-        self._require(self.predicted_bytes)
+        self.require(self.predicted_bytes)
         kept = 8 * (len(parts.components) - 1) * parts.n_layers * structure.n_states
         self._keeps_stages = kept <= min(limit - self.predicted_bytes, tuning.MOST_KEPT_BYTES)
         if self._keeps_stages:

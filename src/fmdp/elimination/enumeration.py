@@ -94,7 +94,7 @@ class Backup:
         vectors. `deadline` limits the preparation only."""
         self._configure(structure, nested, shape, worst, threads, memory_limit, state_bytes)
         # Before any array is allocated: the vectors alone may exceed the limit.
-        self._require(self.vector_bytes + 16 * structure.n_actions)
+        self.require(self.vector_bytes + 16 * structure.n_actions)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
         classes = self._make_tables(share_for, deadline)
         self.layout = layout or choose_layout(
@@ -110,7 +110,7 @@ class Backup:
         caps = 8 * self.layout.table_entries if self.has_caps else 0
         self.predicted_bytes = self.vector_bytes + self.layout.memory(self.threads) + caps
         self.predicted_seconds = self.layout.seconds(self.threads)
-        self._require(self.predicted_bytes)
+        self.require(self.predicted_bytes)
 
         rotated: tuple[Rotated, ...] = ()
         if share_for is not None and not nested:
@@ -214,7 +214,7 @@ class Backup:
             total += 8 * sum(values) + 32 if self.shape == kernels.DIVERGENCE else 0
         return total
 
-    def _require(self, needed: int) -> None:
+    def require(self, needed: int) -> None:
         """Raise TooLarge if more bytes are needed than the memory limit allows."""
         limit = self.memory_limit
         if needed > limit:

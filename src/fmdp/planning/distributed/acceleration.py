@@ -21,12 +21,14 @@ class RanksAnderson(Anderson):
 
     def __init__(self, backup: RanksBackup, kept: int, on_disk: bool = False) -> None:
         self._backup = backup
-        starts = backup.cell_starts
+        starts = backup.share.cell_starts
         in_cell = block_borders(int(starts[1]))
         borders = (starts[:-1, None] + in_cell[None, :-1]).reshape(-1)
         borders = np.append(borders, starts[-1])
         unit = backup.structure.reward_unit
-        super().__init__(backup.n_own, kept, backup.over, unit, on_disk=on_disk, borders=borders)
+        super().__init__(
+            backup.share.n_states, kept, backup.over, unit, on_disk=on_disk, borders=borders
+        )
 
     def content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a checkpoint needs: numbers that all ranks have, and arrays of this rank."""
@@ -63,9 +65,11 @@ class RanksAnderson(Anderson):
     def _weigh(self, slot: int, count: int) -> None:
         backup = self._backup
         kept = self._sums.shape[2]
-        own = len(backup.cell_starts) - 1
+        own = len(backup.share.cell_starts) - 1
         by_cell = self._sums.reshape(own, -1, 3, kept).sum(axis=1)
-        counts = [len(backup.cells_of(rank)) * 3 * kept for rank in range(backup.ranks.size)]
+        counts = [
+            len(backup.share.cells.pieces_of(rank)) * 3 * kept for rank in range(backup.ranks.size)
+        ]
         sums = backup.ranks.gather(by_cell.reshape(-1), counts).reshape(-1, 3, kept)
         system = (self._gram, self._totals, self._system, self._weights)
         weigh(sums, slot, count, backup.n_states, *system)
@@ -76,6 +80,6 @@ def acceleration_over_ranks(backup: RanksBackup, on_disk: bool) -> RanksAnderson
     if on_disk:
         return RanksAnderson(backup, KEPT, on_disk)
     room = backup.memory_limit - backup.predicted_bytes
-    own = int(backup.largest(float(backup.n_own)))
+    own = int(backup.largest(float(backup.share.n_states)))
     kept = min(KEPT, (room // own - 2 * 8) // (2 * 4))
     return None if kept < LEAST_KEPT else RanksAnderson(backup, kept)

@@ -31,8 +31,9 @@ from fmdp.elimination.threads import Share
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
 from fmdp.planning.distributed.cut import choose_cut
-from fmdp.planning.distributed.exchange import Division, Redistribution, permute
+from fmdp.planning.distributed.exchange import Redistribution, permute
 from fmdp.planning.distributed.ranks import Ranks
+from fmdp.planning.distributed.share import RankShare
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -41,8 +42,6 @@ _NONE = np.zeros(0)
 _KINDS = (None, None, None, None)
 _ONE_SWEEP = tuple(k.Pace())
 _NO_CHOICE = tuple(k.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
-VECTORS = 4
-"""Vectors of a plan besides the buffers of exchanges: h, L h, a scratch vector, L h by `known`."""
 
 
 class _Half(NamedTuple):
@@ -81,9 +80,9 @@ class RanksBackup(Backup):
         self.roundings = self._count_roundings(self.layout)
         # Not divided by the ranks: it decides how many sweeps are made between two tests.
         self.predicted_seconds = self.layout.seconds(1)
-        self._divide()
-        self.predicted_bytes = self._predicted_bytes()
-        self._require(self.predicted_bytes)
+        self.share = RankShare(self.cut, ranks.size, ranks.rank)
+        self.predicted_bytes = int(self.largest(float(self.share.bytes_needed)))
+        self.require(self.predicted_bytes)
         self.program = build_program(self.layout, deadline)
         self._parts = []
         self._whole = None  # type: ignore[assignment]
@@ -92,107 +91,33 @@ class RanksBackup(Backup):
         )
         k.gather_sums(self._tables.rewards, self.program.reward_sources, self.program.steps.rewards)
         self._first, self._second = self._halves(self.program)
-        self._by_known = aligned(self._known.count(ranks))
-        self._sent, self._received = (aligned(size) for size in self._buffer_sizes)
+        share = self.share
+        self._by_known, self._piece = aligned(share.n_actions), aligned(share.known.piece_size)
+        self._sent, self._received = (aligned(size) for size in share.buffer_sizes)
+        self._later = aligned(share.n_later)
+        in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
+        self._by_cell = self._later if in_order else aligned(share.n_later)
+        self._return = Redistribution(share.known, share.cells, ranks.rank)
         self.predicted_bytes_sent = 0
         """Bytes that this rank sends to others in what was done so far, by the sizes of shares."""
-        self._later = aligned(self._n_later)
-        in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
-        self._by_cell = self._later if in_order else aligned(self._n_later)
-        self._piece = aligned(self._known.piece_size)
-
-    def _divide(self) -> None:
-        """Set the divisions of vectors, and the sizes of what is exchanged between the halves."""
-        cut, ranks, sizes = self.cut, self.ranks, self.structure.state_sizes
-        self._cells = Division(cut.spread, cut.cell_order, sizes)
-        self._known = Division(cut.known, cut.others, sizes)
-        self._return = Redistribution(self._known, self._cells, ranks)
-        self._cell_starts = self._cells.starts(ranks.size)
-        self._known_starts = self._known.starts(ranks.size)
-        self._n_later = int(np.prod([sizes[j] for j in cut.later], dtype=np.int64))
-        self._run_size = self._n_later // cut.n_cells
-        own_cells = int(np.diff(self._cell_starts)[ranks.rank])
-        own_known = int(np.diff(self._known_starts)[ranks.rank])
-        self._counts = [int(n) * own_cells * self._run_size for n in np.diff(self._known_starts)]
-        self._received_counts = [
-            int(n) * own_known * self._run_size for n in np.diff(self._cell_starts)
-        ]
-        least = max(self._cells.count(ranks), self._known.count(ranks))
-        self._buffer_sizes = (
-            max(sum(self._counts), least),
-            max(sum(self._received_counts), least),
-        )
-
-    @property
-    def n_own(self) -> int:
-        """States of this rank."""
-        return self._cells.count(self.ranks)
-
-    @property
-    def cell_starts(self) -> Index:
-        """[own cells + 1]: where the cells of this rank begin in its vectors, and the end."""
-        own = int(np.diff(self._cell_starts)[self.ranks.rank])
-        return np.arange(own + 1, dtype=np.int64) * self._cells.piece_size
-
-    @property
-    def cells(self) -> Division:
-        """How vectors are divided."""
-        return self._cells
-
-    @property
-    def known(self) -> Division:
-        """How actions are divided."""
-        return self._known
-
-    @property
-    def first_state(self) -> int:
-        """The index of this rank's first state, in the order in which cells follow each other."""
-        return int(self._cell_starts[self.ranks.rank]) * self._cells.piece_size
 
     def place_of(self, state: tuple[int, ...]) -> int | None:
         """Return where a state is in the vectors of this rank, None if another rank has it."""
-        order = (*self._cells.by, *self._cells.others)
+        share = self.share
+        order = (*share.cells.by, *share.cells.others)
         sizes = tuple(self.structure.state_sizes[j] for j in order)
-        place = encode(tuple(state[j] for j in order), sizes) - self.first_state
-        return place if 0 <= place < self.n_own else None
-
-    @property
-    def first_known(self) -> int:
-        """The first joint value of the known variables whose actions this rank holds."""
-        return int(self._known_starts[self.ranks.rank])
-
-    def cells_of(self, rank: int) -> range:
-        """Return the cells of a rank."""
-        first, end = self._cell_starts[rank : rank + 2]
-        return range(int(first), int(end))
-
-    def _predicted_bytes(self) -> int:
-        """Return the bytes of the largest share: vectors, buffers, programs, tables."""
-        groups = self.layout.groups
-        numbers = (VECTORS - 1) * self.n_own + self._known.count(self.ranks)
-        numbers += sum(self._buffer_sizes) + 2 * self._n_later + 3 * self._known.piece_size
-        numbers += sum(group.out_size for group in groups[self.cut.first :])
-        numbers += sum(group.out_size // self.cut.n_cells for group in groups[: self.cut.first])
-        numbers += self._known.count(self.ranks)  # actions
-        own = 8 * numbers + self.layout.table_bytes
-        return int(self.ranks.largest(np.array([float(own)]))[0])
-
-    @property
-    def _bytes_between(self) -> int:
-        """Bytes that this rank sends to others between the halves of one sweep."""
-        once = 8 * (sum(self._counts) - self._counts[self.ranks.rank])
-        return len(self._first.programs) * once
+        place = encode(tuple(state[j] for j in order), sizes) - share.first_state
+        return place if 0 <= place < share.n_states else None
 
     def _halves(self, program: Program) -> tuple[_Half, _Half]:
         """Return the steps before and after the cut."""
-        cut, steps = self.cut, program.steps
-        run, piece = np.arange(self._run_size), np.arange(self.layout.leaf_size)
+        cut, share, steps = self.cut, self.share, program.steps
+        run, piece = np.arange(share.run_size), np.arange(self.layout.leaf_size)
         n_further = self.layout.n_branches // cut.n_known
         before, first_size = _with_buffers(steps.levels[: cut.first], cut.n_cells)
         after, second_size = _with_buffers(steps.levels[cut.first :])
         # T is stored as [known, own cells, run]; one of the branches of each joint value will do.
-        own_cells = len(self.cell_starts) - 1
-        places = np.arange(cut.n_known) * (own_cells * self._run_size)
+        places = np.arange(cut.n_known) * ((len(share.cell_starts) - 1) * share.run_size)
         # L h and the actions of one joint value of `known` are stored in the order of computation.
         bases = np.arange(self.layout.n_branches) % n_further * self.layout.leaf_size
         first = steps._replace(
@@ -211,7 +136,7 @@ class RanksBackup(Backup):
         return (
             _Half(
                 [tuple(first._replace(nodes=nodes)) for nodes in chains],
-                self._room(first_size, self._run_size),
+                self._room(first_size, share.run_size),
             ),
             _Half(
                 [tuple(second._replace(nodes=nodes)) for nodes in trees],
@@ -237,15 +162,16 @@ class RanksBackup(Backup):
         return hashlib.sha256(b"".join(self.ranks.together(lambda: digest))).digest()
 
     def mean(self, vector: Vector) -> float:
-        own = [float(vector[a:b].sum()) for a, b in pairwise(self.cell_starts)]
-        counts = [len(self.cells_of(rank)) for rank in range(self.ranks.size)]
+        own = [float(vector[a:b].sum()) for a, b in pairwise(self.share.cell_starts)]
+        counts = [len(self.share.cells.pieces_of(rank)) for rank in range(self.ranks.size)]
         return float(self.ranks.gather(np.array(own), counts).sum()) / self.n_states
 
     def by_known(self, vector: Vector) -> Vector:
         """Return a vector that is divided by `known` instead of by cells."""
-        out = aligned(self._known.count(self.ranks))
-        move = Redistribution(self._cells, self._known, self.ranks)
-        move.move(vector, self._sent, self._received, out)
+        share = self.share
+        out = aligned(share.n_actions)
+        move = Redistribution(share.cells, share.known, share.rank)
+        move.move(vector, self._sent, self._received, out, self.ranks)
         self.predicted_bytes_sent += move.bytes_sent
         return out
 
@@ -276,11 +202,10 @@ class RanksBackup(Backup):
     ) -> Index:
         """Return the actions of this rank's known values; `value` is set to what they are worth."""
         self._backup(k.BACKUP, h)
-        actions = np.full(self._known.count(self.ranks), -1, dtype=np.int64)
+        actions = np.full(self.share.n_actions, -1, dtype=np.int64)
         worth = np.empty_like(self._by_known)
         choice = (slack, ties.rule_code(ties_rule), tie_seed)
-        size = self._known.piece_size
-        tried = np.empty(size, dtype=np.int64)
+        tried = np.empty(self.share.known.piece_size, dtype=np.int64)
 
         def choose(node: int, known: int, place: slice) -> None:
             self._piece[:] = self._by_known[place]
@@ -310,25 +235,25 @@ class RanksBackup(Backup):
     def _walk(self, h: Vector, take: Callable[[int, int, slice], None]) -> None:
         """Compute T for every class of actions, and call take(class, known, place) for each joint
         value of `known` of this rank with T in `_later`; `place` is where its numbers are."""
-        ranks, size = self.ranks, self._known.piece_size
-        self.predicted_bytes_sent += self._bytes_between
-        first, end = self._known_starts[ranks.rank : ranks.rank + 2]
+        ranks, share = self.ranks, self.share
+        own, size = share.known.pieces_of(share.rank), share.known.piece_size
+        self.predicted_bytes_sent += share.bytes_between
+        counts, received_counts = share.sent_counts, share.received_counts
+        sent, received = self._sent[: sum(counts)], self._received[: sum(received_counts)]
         for node in range(len(self._first.programs)):
             ranks.check(self.deadline)
             self._run_first(node, h)
-            counts, received_counts = self._counts, self._received_counts
-            sent, received = self._sent[: sum(counts)], self._received[: sum(received_counts)]
             ranks.exchange(sent, counts, received, received_counts)
-            for number in range(int(end - first)):
-                self._collect(number, int(end - first))
-                take(node, int(first) + number, slice(number * size, (number + 1) * size))
+            for number, known in enumerate(own):
+                self._collect(number, len(own))
+                take(node, known, slice(number * size, (number + 1) * size))
 
     def _run_first(self, node: int, h: Vector) -> None:
         """Compute T of the own cells for all joint values of `known`: [known, own cells, run]."""
         steps, room = self._first.programs[node], self._first.room
         branches = (0, self.cut.n_known)
-        for cell, (start, end) in enumerate(pairwise(self.cell_starts.tolist())):
-            source, out = h[start:end], self._sent[cell * self._run_size :]
+        for cell, (start, end) in enumerate(pairwise(self.share.cell_starts.tolist())):
+            source, out = h[start:end], self._sent[cell * self.share.run_size :]
             k.run(
                 k.BACKUP,
                 source,
@@ -344,10 +269,10 @@ class RanksBackup(Backup):
 
     def _collect(self, number: int, own: int) -> None:
         """Set `_later` to T for one of the own joint values of `known`, with all cells."""
-        cut, run, start = self.cut, self._run_size, 0
+        cut, run, start = self.cut, self.share.run_size, 0
         cells = self._by_cell.reshape(cut.n_cells, run)
         for sender in range(self.ranks.size):
-            held = self.cells_of(sender)
+            held = self.share.cells.pieces_of(sender)
             size = len(held) * run
             block = self._received[start + number * size : start + (number + 1) * size]
             cells[held.start : held.stop] = block.reshape(len(held), run)
@@ -372,7 +297,7 @@ class RanksBackup(Backup):
     def _give_back(self, out: Vector) -> None:
         """Set `out` to what is divided by `known`, divided by cells."""
         self.predicted_bytes_sent += self._return.bytes_sent
-        self._return.move(self._by_known, self._sent, self._received, out)
+        self._return.move(self._by_known, self._sent, self._received, out, self.ranks)
 
 
 def _with_buffers(levels: Index, n_cells: int = 1) -> tuple[Index, int]:

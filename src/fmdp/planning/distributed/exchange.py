@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp.planning.distributed.ranks import Ranks, shares
+from fmdp.planning.distributed.ranks import Ranks
 
 Vector = NDArray[np.float64]
 
@@ -26,6 +26,7 @@ class Division:
     others: tuple[int, ...]
     sizes: tuple[int, ...]
     """Of all variables."""
+    ranks: int
 
     @property
     def pieces(self) -> int:
@@ -36,68 +37,53 @@ class Division:
     def piece_size(self) -> int:
         return prod(self.sizes[j] for j in self.others)
 
-    def starts(self, ranks: int) -> NDArray[np.int64]:
-        """Return [ranks + 1]: the first piece of each rank, and the number of pieces."""
-        return shares(self.pieces, ranks)
+    def pieces_of(self, rank: int) -> range:
+        """Return the joint values of the dividing variables that a rank has."""
+        return range(self.pieces * rank // self.ranks, self.pieces * (rank + 1) // self.ranks)
 
-    def count(self, ranks: Ranks) -> int:
-        """Return how many numbers this rank holds."""
-        first, end = self.starts(ranks.size)[ranks.rank : ranks.rank + 2]
-        return int(end - first) * self.piece_size
+    def count(self, rank: int) -> int:
+        """Return how many numbers a rank holds."""
+        return len(self.pieces_of(rank)) * self.piece_size
 
 
 class Redistribution:
     """Moves a vector from one division to another one, by variables that the first does not use."""
 
-    def __init__(self, before: Division, after: Division, ranks: Ranks) -> None:
-        self._before, self._after, self._ranks = before, after, ranks
-        self._from = before.starts(ranks.size)
-        self._to = after.starts(ranks.size)
+    def __init__(self, before: Division, after: Division, rank: int) -> None:
+        self._before, self._after, self._rank = before, after, rank
         self._rest = tuple(j for j in before.others if j not in after.by)
+        self._run = prod(before.sizes[j] for j in self._rest)
+        own_before, own_after = len(before.pieces_of(rank)), len(after.pieces_of(rank))
+        ranks = range(before.ranks)
+        self._sent = [len(after.pieces_of(to)) * own_before * self._run for to in ranks]
+        self._received = [len(before.pieces_of(by)) * own_after * self._run for by in ranks]
 
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sends to the others in one move."""
-        counts = self._counts_sent()
-        return 8 * (sum(counts) - counts[self._ranks.rank])
+        return 8 * (sum(self._sent) - self._sent[self._rank])
 
-    def move(self, source: Vector, sent: Vector, received: Vector, out: Vector) -> None:
+    def move(
+        self, source: Vector, sent: Vector, received: Vector, out: Vector, ranks: Ranks
+    ) -> None:
         """Set `out`; `sent` and `received` are workspaces of at least the sizes of the vectors."""
-        before, after, ranks = self._before, self._after, self._ranks
-        sizes = before.sizes
-        own = self._from[ranks.rank + 1] - self._from[ranks.rank]
-        rest = [sizes[j] for j in self._rest]
+        before, after, rest = self._before, self._after, self._rest
+        own = {-1: len(before.pieces_of(self._rank))}
         # (own pieces, others) -> (pieces of the receivers, own pieces, rest)
-        wanted = (*after.by, -1, *self._rest)
-        packed = sent[: source.size]
-        permute(source, (-1, *before.others), wanted, {-1: int(own)}, sizes, packed)
-        counts, received_counts = self._counts_sent(), self._counts_received()
-        arrived = received[: sum(received_counts)]
-        ranks.exchange(packed, counts, arrived, received_counts)
+        packed, arrived = sent[: source.size], received[: sum(self._received)]
+        permute(source, (-1, *before.others), (*after.by, -1, *rest), own, before.sizes, packed)
+        ranks.exchange(packed, self._sent, arrived, self._received)
         # From each rank: (own pieces after, its pieces before, rest)
-        kept = int(self._to[ranks.rank + 1] - self._to[ranks.rank])
-        run = prod(rest)
-        whole = sent[: out.size].reshape(kept, before.pieces, run)
+        kept = len(after.pieces_of(self._rank))
+        whole = sent[: out.size].reshape(kept, before.pieces, self._run)
         start = 0
-        for sender, count in enumerate(received_counts):
-            first, end = self._from[sender : sender + 2]
-            block = arrived[start : start + count].reshape(kept, end - first, run)
-            whole[:, first:end] = block
+        for sender, count in enumerate(self._received):
+            pieces = before.pieces_of(sender)
+            block = arrived[start : start + count].reshape(kept, len(pieces), self._run)
+            whole[:, pieces.start : pieces.stop] = block
             start += count
-        held = (-1, *before.by, *self._rest)
-        permute(whole.reshape(-1), held, (-1, *after.others), {-1: kept}, sizes, out)
-
-    def _counts_sent(self) -> list[int]:
-        own = self._from[self._ranks.rank + 1] - self._from[self._ranks.rank]
-        return self._counts(np.diff(self._to) * own)
-
-    def _counts_received(self) -> list[int]:
-        own = self._to[self._ranks.rank + 1] - self._to[self._ranks.rank]
-        return self._counts(np.diff(self._from) * own)
-
-    def _counts(self, pieces: NDArray[np.int64]) -> list[int]:
-        run = prod(self._before.sizes[j] for j in self._rest)
-        return [int(count) * run for count in pieces]
+        held = (-1, *before.by, *rest)
+        permute(whole.reshape(-1), held, (-1, *after.others), {-1: kept}, before.sizes, out)
 
 
 def permute(

@@ -43,6 +43,7 @@ from fmdp.planning.exact.solver import Limits, Phase, Problem, State, Uniqueness
 from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, tolerance_of
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import smallest_unsigned
+from fmdp.planning.policies.timed import stage_bytes
 from fmdp.planning.prepared import engine_stats
 from fmdp.planning.status import Progress, Status, middle_of_bounds
 
@@ -189,12 +190,12 @@ class _Job:
 
     def _part(self, vector: NDArray[Any]) -> tuple[NDArray[Any], int]:
         """Return a vector of this rank with the index of its first entry."""
-        return vector, self.backup.first_state
+        return vector, self.backup.share.first_state
 
     def _read(self, name: str, kind: str = "f") -> NDArray[Any]:
         assert self.checkpoints is not None
-        first = self.backup.first_state
-        end = first + self.backup.n_own
+        first = self.backup.share.first_state
+        end = first + self.backup.share.n_states
         return self.checkpoints.array(name, self.structure.n_states, first, end, kind)
 
     # ---- average reward and discounted ----------------------------------------------------------
@@ -202,7 +203,7 @@ class _Job:
     def sweeps(self) -> PlanOverRanks:
         """Plan by sweeps: the phases of solver.py, then the report."""
         problem = self._problem()
-        h = aligned(self.backup.n_own)
+        h = aligned(self.backup.share.n_states)
         h[:] = 0.0
         state = problem.first_state(h, unique=self.discount != 1.0)
         if self.saved is not None:
@@ -326,7 +327,11 @@ class _Job:
     def finite(self) -> PlanOverRanks:
         """Plan backwards from the last step."""
         settings, structure, backup = self.settings, self.structure, self.backup
-        stages = Stages(np.zeros(backup.n_own))
+        assert settings.horizon is not None
+        states = int(backup.largest(float(backup.share.n_actions)))
+        kept = stage_bytes(states, structure.n_actions, settings.horizon)
+        backup.require(backup.predicted_bytes + kept)
+        stages = Stages(np.zeros(backup.share.n_states))
         if self.saved is not None:
             self._restore_stages(stages)
         status = plan_stages(
@@ -377,7 +382,7 @@ class _Job:
             "kept": len(digests),
         }
         tables = np.stack(list(stages.distinct.values()))
-        first = self.backup.first_known * self.backup.known.piece_size
+        first = self.backup.share.first_action
         arrays = {"value": self._part(stages.value), "tables": (tables, first)}
         self.checkpoints.write(content, arrays)
 
@@ -386,8 +391,8 @@ class _Job:
         assert self.checkpoints is not None
         stages.value[:] = self._read("value")
         stages.error, stages.loss = (float.fromhex(saved[key]) for key in ("error", "loss"))
-        first = backup.first_known * backup.known.piece_size
-        end = first + backup.known.count(self.ranks)
+        first = backup.share.first_action
+        end = first + backup.share.n_actions
         n_states = self.structure.n_states
         tables = self.checkpoints.array("tables", n_states, first, end, "u")
         digests = [
@@ -454,7 +459,7 @@ class _Job:
         """Return the span and the factored spans of a vector."""
         backup, ranks, sizes = self.backup, self.ranks, self.structure.state_sizes
         span = backup.largest(float(h.max())) + backup.largest(-float(h.min()))
-        cells, known = backup.cells, backup.known
+        cells, known = backup.share.cells, backup.share.known
         largest = np.zeros(len(sizes))
         for division, vector in ((cells, h), (known, backup.by_known(h))):
             inner = division.piece_size

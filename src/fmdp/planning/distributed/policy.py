@@ -36,8 +36,8 @@ class PolicyParts:
     ) -> None:
         """`tables` are [tables, states of this rank], `stages` the table of every step of a
         horizon, None for a policy that is the same at every step."""
-        self._ranks, self._known = backup.ranks, backup.known
-        self._first = backup.first_known * backup.known.piece_size
+        self._ranks, self._known = backup.ranks, backup.share.known
+        self._first = backup.share.first_action
         self._structure, self._stages, self._discount = structure, stages, discount
         self.tables = tables
 

@@ -31,11 +31,6 @@ _GO_ON, _TIME_UP, _INTERRUPTED = range(3)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def shares(count: int, ranks: int) -> NDArray[np.int64]:
-    """Return [ranks + 1]: where the share of each rank in `count` items begins, and the end."""
-    return np.arange(ranks + 1, dtype=np.int64) * count // ranks
-
-
 @dataclass
 class Traffic:
     """What one rank has sent to the others, and the time that it spent on exchanges."""
