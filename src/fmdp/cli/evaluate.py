@@ -20,7 +20,7 @@ from fmdp.cli.output import (
     print_people,
     seconds_text,
 )
-from fmdp.cli.plan import exit_status
+from fmdp.cli.plan_output import exit_status
 from fmdp.cli.progress import progress
 
 if TYPE_CHECKING:

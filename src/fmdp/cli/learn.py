@@ -25,7 +25,7 @@ from fmdp.cli.output import (
     seconds_text,
     short_number,
 )
-from fmdp.cli.plan import planner_text
+from fmdp.cli.plan_output import planner_text
 from fmdp.cli.progress import progress
 from fmdp.cli.signals import INTERRUPTED, say
 from fmdp.errors import InvalidParameter

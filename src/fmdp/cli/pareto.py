@@ -11,7 +11,7 @@ from fmdp._base.numerals import upper_text
 from fmdp.cli import options
 from fmdp.cli.inspect import page_in
 from fmdp.cli.output import known_number, print_json, print_people, table
-from fmdp.cli.plan import exit_status
+from fmdp.cli.plan_output import exit_status
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter
 

@@ -14,7 +14,7 @@ import numpy as np
 from fmdp._base.interrupts import held
 from fmdp.cli import options
 from fmdp.cli.output import print_json, refuse_unwritable
-from fmdp.cli.plan import (
+from fmdp.cli.plan_output import (
     KEYS,
     PLAN_KEYS,
     STATISTICS_KEYS,

@@ -15,7 +15,8 @@ import typer
 from fmdp._base.memory import describe_count
 from fmdp.cli import options
 from fmdp.cli.output import print_people, seconds_text, short_number, table
-from fmdp.cli.plan import exit_status, run
+from fmdp.cli.plan import run
+from fmdp.cli.plan_output import exit_status
 from fmdp.cli.progress import progress
 from fmdp.cli.report import print_report, warn_of_figures
 from fmdp.cli.signals import say

@@ -11,7 +11,7 @@ from fmdp._base.parameters import Integer
 from fmdp.cli import options
 from fmdp.cli.inspect import page_in, percent
 from fmdp.cli.output import interval_text, known_number, print_json, print_people, table
-from fmdp.cli.plan import exit_status
+from fmdp.cli.plan_output import exit_status
 from fmdp.cli.progress import progress
 from fmdp.errors import InvalidParameter, did_you_mean
 
