@@ -140,9 +140,8 @@ def run(
     clock = time.perf_counter
     started = clock()
     from fmdp._base.compiled import seconds_loading
+    from fmdp.planning import choice
     from fmdp.planning.absorption import ends_settled
-    from fmdp.planning.choice import choose_planner_of
-    from fmdp.planning.choice import plan as plan_for
     from fmdp.problems import problem as problem_of
     from fmdp.problems.ids import import_family
 
@@ -163,7 +162,7 @@ def run(
             result["remarks"] = list(model.remarks)
             if kind is None:
                 memory: Any = settings.get("memory_limit")
-                default, result["planner_reason"] = choose_planner_of(
+                default, result["planner_reason"] = choice.choose_planner_of(
                     model,
                     settings=settings,
                     averages=bool(limited),
@@ -179,7 +178,7 @@ def run(
             settings = {**settings, "max_seconds": max(remaining, _LEAST_SECONDS)}
         planner = kind.make(settings)
         result["planner"] = kind.name
-        solution = plan_for(model, planner, limits=limited, progress=report)
+        solution = choice.plan(model, planner, limits=limited, progress=report)
     planned = clock()
     loading = seconds_loading() - loaded
     evaluation = solution.stats.get("seconds_evaluation", 0.0)
