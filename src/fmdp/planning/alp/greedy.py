@@ -225,6 +225,7 @@ class GreedyPolicy(StoredPolicy, Policy):
             rule=rule_code(ties),
             seed=tie_seed,
             values=values,
+            forbids=bool(np.isneginf(values).any()),
             layout=tuple(q.layout),
         )
         # Numba needs a fifth of the time of a call to find the type of named tuples.
@@ -258,7 +259,7 @@ class GreedyPolicy(StoredPolicy, Policy):
         given = np.ascontiguousarray(states, dtype=np.int64)
         decisions = np.empty((len(given), len(self.q.decision_sizes)), dtype=np.int64)
         if self._network is None:
-            choose_single_each(self._query, given, decisions)
+            choose_single_each(self._query, given, decisions[:, 0])
         else:
             choose_jointly_each(self._query, self._network.packed, given, decisions)
         return decisions[:, : self.q.n_actions]

@@ -65,6 +65,9 @@ TIGHTENING_ROUNDS = 40
 MOST_CAPPED = 64
 """Weights up to which a program is solved again with a cap if its policy is worse than before:
 larger ones take too long."""
+_PRECISION = 0.1
+"""Precision of large programs relative to `gap`: more precise ones take several times as long, and
+the bound moves by less than a tenth of the gap that is asked for."""
 _CAPS = (0.3, 0.1)
 """Caps that are tried, as shares of the largest weight: each costs one program."""
 _STEPS, _VISITS = 400, 40
@@ -152,6 +155,8 @@ class _BasisGrowth:
         least = tolerance_of(settings.tolerance, model.structure)
         self.least_gap = least if settings.gap > 0.0 else 0.0
         """A gap of at most this ends the search: a share of a bound near 0 would be no limit."""
+        self.relative = _PRECISION * settings.gap if settings.tolerance is None else 0.0
+        """Relative precision of large programs."""
         self.best: _Candidate | None = None
         self.leading: list[_Candidate] = []
         """The best few candidates, best first."""
@@ -289,7 +294,12 @@ class _BasisGrowth:
         if left is not None:
             settings = replace(settings, max_seconds=max(left, 1e-3))
         return PreparedALP(
-            settings, self.structure, share_for=self.model, dense=True, symmetry=self.symmetry
+            settings,
+            self.structure,
+            share_for=self.model,
+            dense=True,
+            relative=self.relative,
+            symmetry=self.symmetry,
         )
 
     def consider(

@@ -136,7 +136,7 @@ class _InteriorSearch:
                     violation=max(self.merit - self.least, 0.0) / self.charge,
                     rows=len(self.b),
                 )
-                if self.merit - self.least <= program.tolerance:
+                if self.merit - self.least <= self.distance_allowed():
                     status = Status.CONVERGED
                     break
                 if stalled == _PATIENCE:
@@ -150,6 +150,11 @@ class _InteriorSearch:
         x[-1] = self.family.violation(x) / self.lift
         objective = float(program.cost @ x)
         return ProgramSolution(status, x, objective, self.family.violation(x), rounds, len(self.b))
+
+    def distance_allowed(self) -> float:
+        """Return the distance from the optimum at which to stop."""
+        program = self.program
+        return max(program.tolerance, program.relative * abs(self.merit + program.shift))
 
     def begin(self) -> None:
         """Choose the first centre and radius, and cut there.

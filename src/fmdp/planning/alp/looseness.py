@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fmdp._base.deadlines import Deadline
 from fmdp.model import FactoredMDP
 from fmdp.planning.alp.bases import Basis
+from fmdp.planning.alp.policy_errors import MOST_CHAINS, n_chains
 from fmdp.planning.alp.rollout import Comparison
 from fmdp.planning.policies.policy import Policy
 
@@ -78,8 +79,9 @@ def estimated_rise(
     if structure.constraints or max(structure.action_sizes, default=1) == 1:
         return None
     states = visited[generator.integers(len(visited), size=_STATES)]
+    runs = max(_RUNS * n_chains(structure) // MOST_CHAINS, 2)
     _, advantages = Comparison(model, policy, basis, weights).totals(
-        states, generator, candidates=_CANDIDATES, runs=_RUNS, steps=_STEPS, deadline=deadline
+        states, generator, candidates=_CANDIDATES, runs=runs, steps=_STEPS, deadline=deadline
     )
     rises = _cross_validated(advantages)
     return Rise(float(rises.mean()), 2.0 * float(rises.std(ddof=1)) / math.sqrt(_STATES))

@@ -19,9 +19,12 @@ from fmdp.planning.policies.policy import Policy, TablePolicy
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CHAINS, _BURN_IN = 64, 100
+MOST_CHAINS, _BURN_IN = 64, 100
 """Number of simulated chains, and steps before they count: more reduce variance and bias, and cost
 time."""
+_FEWEST_CHAINS, _ENTRIES_PER_STEP = 16, 1 << 24
+"""Number of chains at least, and the entries of tables that all chains together may look up per
+step: the mean over a thousand variables varies little, and each look-up costs a nanosecond."""
 _STRIDE = 4
 """Steps between recorded states: neighbouring states tell little more, at the same cost."""
 _ROWS_AT_ONCE = 1 << 19
@@ -38,11 +41,16 @@ def actions_at(policy: Policy, states: Ints) -> Ints:
     return policy.actions_of(states)
 
 
+def rows_at_once(structure: Structure) -> int:
+    """Return the number of states whose Bellman errors are computed at once."""
+    return max(_ROWS_AT_ONCE // (structure.m + structure.l), 1)
+
+
 def bellman_errors(
     model: FactoredMDP, basis: Basis, weights: Floats, states: Ints, actions: Ints
 ) -> Floats:
     """Return R + P h_w - h_w at these states and actions."""
-    at_once = max(_ROWS_AT_ONCE // (model.structure.m + model.structure.l), 1)
+    at_once = rows_at_once(model.structure)
     parts = [slice(at, at + at_once) for at in range(0, len(states), at_once)]
     return np.concatenate(
         [_bellman_errors(model, basis, weights, states[part], actions[part]) for part in parts]
@@ -72,6 +80,12 @@ def _bellman_errors(
     return total
 
 
+def n_chains(structure: Structure) -> int:
+    """Return the number of simulated chains, fewer if a greedy action takes long to find."""
+    entries = structure.m * max(structure.action_sizes, default=1)
+    return min(max(_ENTRIES_PER_STEP // entries, _FEWEST_CHAINS), MOST_CHAINS)
+
+
 def simulated_gain(
     model: FactoredMDP,
     policy: Policy,
@@ -88,7 +102,8 @@ def simulated_gain(
     chains mix slowly it describes the neighbourhood of the initial state. TimeUp is raised
     when the deadline passes.
     """
-    starts = np.tile(np.array(model.initial_state, dtype=np.int64), (_CHAINS, 1))
+    initial = np.array(model.initial_state, dtype=np.int64)
+    starts = np.tile(initial, (n_chains(model.structure), 1))
     seen, errors = simulated_errors(
         model, policy, basis, weights, starts, steps, generator, deadline
     )

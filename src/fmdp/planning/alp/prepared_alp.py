@@ -62,6 +62,7 @@ class PreparedALP:
         *,
         share_for: FactoredMDP | None = None,
         dense: bool = False,
+        relative: float = 0.0,
         symmetry: Symmetry | None = None,
     ) -> None:
         """Prepare the basis.
@@ -69,7 +70,8 @@ class PreparedALP:
         If `share_for` is the only model that will be solved, actions with equal tables share their
         work. With its symmetries, functions that are images of each other share one weight, and the
         program is that of the reduced model. If `dense`, described plans are solved by interior
-        points wherever possible, even if elimination emits few rows.
+        points wherever possible, even if elimination emits few rows. Interior points stop within
+        the share `relative` of the optimum.
         """
         check_structure(structure, "prepare")
         settings = without_search(settings)
@@ -85,6 +87,7 @@ class PreparedALP:
         if symmetry is not None:
             self.basis = tied(self.basis, symmetry)
         self._dense = dense and settings.method == "cuts"
+        self._relative = relative
         self._relevance = self.basis.means(relevance_of(structure, settings.relevance))
         self._share_for = share_for
         self._programs: dict[str, StagedProgram] = {}
@@ -216,7 +219,9 @@ class PreparedALP:
                 close_inside=self._symmetry is not None,
                 deadline=deadline,
             )
-            program = StagedProgram(settings, residual, self._relevance, deadline, self._dense)
+            program = StagedProgram(
+                settings, residual, self._relevance, deadline, self._dense, self._relative
+            )
             program.restore(under(f"{kind}.", self._warm))
             self._programs[kind] = program
         return self._programs[kind]

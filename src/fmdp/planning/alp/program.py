@@ -58,6 +58,9 @@ class LinearProgram:
     """Typical size of a weight; only a starting point of the search."""
     fixed: NDArray[np.bool_]
     """[K]: weights that stay 0."""
+    relative: float = 0.0
+    """Share of the reported objective that may remain as distance from the optimum, if that is more
+    than the tolerance. Only interior points stop so early."""
     shift: float = 0.0
     """Added to reported objectives, because rewards are counted from `BellmanResidual.origin`."""
     raisable: tuple[bool, ...] | None = None

@@ -20,7 +20,7 @@ from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP
 from fmdp.model.expansion import shared_draws, without_draws
 from fmdp.planning.alp.bases import Basis, collapsed, make_basis
-from fmdp.planning.alp.policy_errors import Sampler, actions_at, bellman_errors
+from fmdp.planning.alp.policy_errors import Sampler, actions_at, bellman_errors, rows_at_once
 from fmdp.planning.plan import Plan
 from fmdp.planning.policies.policy import Policy
 
@@ -82,11 +82,23 @@ class Comparison:
         others = np.repeat(chosen[:, None], len(changes), axis=1)  # [states, changes, variables]
         for place, (v, step) in enumerate(changes):
             others[:, place, v] = (chosen[:, v] + step) % sizes[v]
-        repeated, flat = np.repeat(states, len(changes), axis=0), others.reshape(-1, len(sizes))
-        ahead = bellman_errors(self.model, self.basis, self.weights, repeated, flat)
-        best = np.argsort(-ahead.reshape(len(states), -1), axis=1, kind="stable")[:, :candidates]
+        at_once = max(rows_at_once(self.model.structure) // max(len(changes), 1), 1)
+        ahead = np.concatenate(
+            [
+                self._one_step_ahead(states[at : at + at_once], others[at : at + at_once])
+                for at in range(0, len(states), at_once)
+            ]
+        )
+        best = np.argsort(-ahead, axis=1, kind="stable")[:, :candidates]
         kept = np.take_along_axis(others, best[:, :, None], axis=1)
         return np.concatenate([chosen[:, None], kept], axis=1)
+
+    def _one_step_ahead(self, states: Ints, actions: Ints) -> Floats:
+        """Return R + P h_w - h_w for the actions [states, actions, variables] of each state."""
+        n, per_state = actions.shape[:2]
+        repeated, flat = np.repeat(states, per_state, axis=0), actions.reshape(n * per_state, -1)
+        errors = bellman_errors(self.model, self.basis, self.weights, repeated, flat)
+        return errors.reshape(n, per_state)
 
 
 class Rollout:

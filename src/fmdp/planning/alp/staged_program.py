@@ -81,6 +81,7 @@ class StagedProgram:
         relevance: Floats,
         deadline: Deadline,
         dense: bool = False,
+        relative: float = 0.0,
     ) -> None:
         self.settings = settings
         self.residual = residual
@@ -123,6 +124,7 @@ class StagedProgram:
         self._scale = likely_weight(residual, discount)
         self._cap = None if settings.weight_cap is None else settings.weight_cap / residual.unit
         self._tolerance = tolerance_of(settings.tolerance, residual.structure) / residual.unit
+        self._relative = relative
 
     def program(
         self, cost: Floats, hurried: bool, *constraints: BellmanConstraints
@@ -140,6 +142,7 @@ class StagedProgram:
             self._scale,
             # Under a cap no function can replace another one.
             self.residual.basis.needless if self._cap is None else self.residual.basis.void,
+            relative=self._relative,
             shift=self.residual.origin * charges[0],
             raisable=tuple(family.rhs != FIXED for family in constraints),
             rounds=HURRIED_ROUNDS if hurried and len(cost) - 1 > STABILISED else None,
