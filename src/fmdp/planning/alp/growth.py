@@ -65,9 +65,9 @@ TIGHTENING_ROUNDS = 40
 MOST_CAPPED = 64
 """Weights up to which a program is solved again with a cap if its policy is worse than before:
 larger ones take too long."""
-_PRECISION = 0.1
+_PRECISION = 0.2
 """Precision of large programs relative to `gap`: more precise ones take several times as long, and
-the bound moves by less than a tenth of the gap that is asked for."""
+the bound moves by less than a fifth of the gap that is asked for."""
 _CAPS = (0.3, 0.1)
 """Caps that are tried, as shares of the largest weight: each costs one program."""
 _STEPS, _VISITS = 400, 40

@@ -27,7 +27,7 @@ _FEWEST_CHAINS, _ENTRIES_PER_STEP = 16, 1 << 24
 step: the mean over a thousand variables varies little, and each look-up costs a nanosecond."""
 _STRIDE = 4
 """Steps between recorded states: neighbouring states tell little more, at the same cost."""
-_ROWS_AT_ONCE = 1 << 19
+_ROWS_AT_ONCE = 1 << 21
 """Rows of tables that are looked up at once, which bounds the memory of Bellman errors."""
 
 
