@@ -74,13 +74,19 @@ def grown_scopes(
         added = set(symmetry.closed(added))
     kept = [scope for scope in scopes if not any(set(scope) < set(wider) for wider in added)]
     grown = tuple(sorted({*kept, *added}))
-    if n_functions(sizes, grown) > MOST_FUNCTIONS:
-        return None
-    weights = n_weights(structure, grown, symmetry)
+    return grown if within_limits(structure, grown, symmetry) else None
+
+
+def within_limits(
+    structure: Structure, scopes: Sequence[Scope], symmetry: Symmetry | None = None
+) -> bool:
+    """Return whether scopes may grow to these. If not, no larger ones are within the limits."""
+    if n_functions(structure.state_sizes, scopes) > MOST_FUNCTIONS:
+        return False
+    weights = n_weights(structure, scopes, symmetry)
     decided = structure if symmetry is None else symmetry.reduced.structure
     most = MOST_WEIGHTS if symmetry is None else MOST_WEIGHTS_TIED
-    too_many = weights > most or weights * sum(decided.action_sizes) > MOST_PAIRS
-    return None if too_many else grown
+    return weights <= most and weights * sum(decided.action_sizes) <= MOST_PAIRS
 
 
 def widened_scopes(

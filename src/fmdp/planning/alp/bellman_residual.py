@@ -194,6 +194,8 @@ class BellmanResidual:
         self._row_error = 0.0  # max |sum of a row - 1| over the loaded tables
         self._heights = basis.heights()
         self._longest = max((len(block.scope) for block in basis.blocks), default=0)
+        self._maximum: tuple[Floats, float, float] | None = None
+        """The weights and the discount of the network's last maximum, and that maximum."""
         self._roundings = self._count_roundings(int(counts.max(initial=0)))
 
     def _write_current(
@@ -306,6 +308,7 @@ class BellmanResidual:
 
     def load(self, tables: FactoredMDP | OptimisticTables) -> None:
         """Compute the linear forms of these tables."""
+        self._maximum = None
         n_rows = np.array(self.structure.transition_rows, dtype=np.int64)
         sizes = self._terms.values
         if isinstance(tables, OptimisticTables):
@@ -343,8 +346,19 @@ class BellmanResidual:
 
         With discount 1 it bounds the gain of every policy from above, for any weights.
         """
-        self.fill(weights, discount)
-        return self.network.maximise() + self.origin + self.rounding(weights, discount)
+        return self.maximum(weights, discount) + self.origin + self.rounding(weights, discount)
+
+    def maximum(self, weights: Floats, discount: float) -> float:
+        """Return the maximum of the network for these weights, which the network then holds.
+
+        A pass over a large network takes a second, so the last result is kept.
+        """
+        weights = weights[: self.basis.size]
+        kept = self._maximum
+        if kept is None or kept[1] != discount or not np.array_equal(kept[0], weights):
+            self.fill(weights, discount)
+            kept = self._maximum = weights.copy(), discount, self.network.maximise()
+        return kept[2]
 
     def rounding(self, weights: Floats, discount: float) -> float:
         """Return a bound on the error of the network's maximum.
@@ -362,6 +376,7 @@ class BellmanResidual:
     def fill(self, weights: Floats, discount: float, *, subtract_current: bool = True) -> None:
         """Write the tables of the Bellman residual for these weights into the network, or, without
         the term -h_w, those of Q = R + discount P h_w."""
+        self._maximum = None
         share = 1.0 if subtract_current else 0.0
         fill_tables(self.coefficient_arrays, weights, discount, share, self.tables.buffer)
 

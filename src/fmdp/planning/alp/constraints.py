@@ -217,8 +217,7 @@ class BellmanConstraints:
     def violation(self, x: Floats) -> float:
         """Return the largest violation over all (state, action) at x; updates the closing
         entries."""
-        self.residual.fill(x, self.discount)
-        return self.network.maximise() - self.right_hand_side(x)
+        return self.residual.maximum(x, self.discount) - self.right_hand_side(x)
 
     def violated(self, x: Floats, threshold: float) -> Ints:
         """Return the closing entries that exceed their columns' values by more than their share of

@@ -44,6 +44,7 @@ from fmdp.planning.alp.basis_scopes import (
     grown_scopes,
     n_weights,
     widened_scopes,
+    within_limits,
 )
 from fmdp.planning.alp.looseness import Rise, estimated_rise, loose_part
 from fmdp.planning.alp.policy_errors import errors_to_explain, simulated_gain
@@ -66,8 +67,9 @@ MOST_CAPPED = 64
 """Weights up to which a program is solved again with a cap if its policy is worse than before:
 larger ones take too long."""
 _PRECISION = 0.2
-"""Precision of large programs relative to `gap`: more precise ones take several times as long, and
-the bound moves by less than a fifth of the gap that is asked for."""
+"""Precision, relative to `gap`, of a program that is too large to grow: a more precise solution
+takes several times as long, and moves the bound by less than a fifth of the gap that is asked
+for."""
 _CAPS = (0.3, 0.1)
 """Caps that are tried, as shares of the largest weight: each costs one program."""
 _STEPS, _VISITS = 400, 40
@@ -155,8 +157,6 @@ class _BasisGrowth:
         least = tolerance_of(settings.tolerance, model.structure)
         self.least_gap = least if settings.gap > 0.0 else 0.0
         """A gap of at most this ends the search: a share of a bound near 0 would be no limit."""
-        self.relative = _PRECISION * settings.gap if settings.tolerance is None else 0.0
-        """Relative precision of large programs."""
         self.best: _Candidate | None = None
         self.leading: list[_Candidate] = []
         """The best few candidates, best first."""
@@ -210,7 +210,9 @@ class _BasisGrowth:
                 return "gap"
             if self.deadline.expired():
                 return "time"
-            grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
+            grown = None
+            if self.may_grow(scopes):
+                grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
             if grown is None:
                 in_time = self.symmetry is None or self.tighten(scopes, self.symmetry)
                 return "size" if in_time else "time"
@@ -219,6 +221,21 @@ class _BasisGrowth:
                 self.rounds_stalled = stalled
                 return "stall"
             scopes = grown
+
+    def reporter(self, what: str) -> Progress | None:
+        """Return a progress callback that adds the bound so far, and what is being done."""
+        progress = self.progress
+        if progress is None:
+            return None
+        return lambda state: progress(
+            {**state, "what": what, "gain_upper": self.bound, "rounds": state.get("iteration")}
+        )
+
+    def say(self, what: str) -> None:
+        """Report what is being done from now on."""
+        report = self.reporter(what)
+        if report is not None:
+            report({})
 
     def best_gain(self) -> float:
         return -math.inf if self.best is None else self.best.gain
@@ -230,9 +247,10 @@ class _BasisGrowth:
         was judged.
         """
         settings = with_basis(self.settings, scopes)
-        prepared = self.prepared(settings)
+        prepared = self.prepared(settings, scopes)
         started = self.started if self.best is None else None
-        plan = prepared.solve(self.model, describe=True, progress=self.progress, started=started)
+        report = self.reporter(f"{prepared.basis.size:,} weights")
+        plan = prepared.solve(self.model, describe=True, progress=report, started=started)
         before, first = self.best_gain(), len(self.steps)
         errors = self.consider(plan, settings, scopes, prepared.basis.size)
         if plan.objective is not None:
@@ -240,7 +258,7 @@ class _BasisGrowth:
         if plan.status is not Status.CONVERGED or settings.criterion != "discounted":
             return errors
         if prepared.basis.size <= MOST_WEIGHTS:
-            tight = prepared.tightest(self.progress, self.deadline)
+            tight = prepared.tightest(report, self.deadline)
             average = replace(settings, criterion="average", weight_cap=None)
             errors = self.consider(tight, average, scopes, prepared.basis.size) or errors
             self.tight = tight.stats.get("weights")
@@ -259,8 +277,9 @@ class _BasisGrowth:
             if largest == 0.0 or self.deadline.expired():
                 return
             capped = replace(settings, weight_cap=share * largest)
-            prepared = self.prepared(capped)
-            plan = prepared.solve(self.model, describe=True, progress=self.progress)
+            prepared = self.prepared(capped, scopes)
+            report = self.reporter(f"{prepared.basis.size:,} weights with a cap")
+            plan = prepared.solve(self.model, describe=True, progress=report)
             self.consider(plan, capped, scopes, prepared.basis.size)
             if plan.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
                 return
@@ -278,7 +297,7 @@ class _BasisGrowth:
             return True
         basis = make_basis(self.structure, scopes)
         begin = {block.scope: self.tight[block.columns] for block in basis.blocks}
-        prepared = self.prepared(with_basis(self.settings, wider))
+        prepared = self.prepared(with_basis(self.settings, wider), scopes)
         try:
             bound = prepared.tightened(self.model, begin, TIGHTENING_ROUNDS)
         except TimeUp:
@@ -288,8 +307,17 @@ class _BasisGrowth:
             self.record(prepared.basis.size, "average", None, bound, None)
         return True
 
-    def prepared(self, settings: ALPSettings) -> PreparedALP:
-        """Prepare a program for the remaining time."""
+    def relative_precision(self, scopes: tuple[Scope, ...]) -> float:
+        """Return the relative precision of the program over these scopes, 0 for the tolerance."""
+        if self.settings.tolerance is not None or self.may_grow(scopes):
+            return 0.0
+        return _PRECISION * self.settings.gap
+
+    def may_grow(self, scopes: tuple[Scope, ...]) -> bool:
+        return within_limits(self.structure, scopes, self.symmetry)
+
+    def prepared(self, settings: ALPSettings, scopes: tuple[Scope, ...]) -> PreparedALP:
+        """Prepare a program over these scopes for the remaining time."""
         left = self.deadline.remaining()
         if left is not None:
             settings = replace(settings, max_seconds=max(left, 1e-3))
@@ -298,7 +326,7 @@ class _BasisGrowth:
             self.structure,
             share_for=self.model,
             dense=True,
-            relative=self.relative,
+            relative=self.relative_precision(scopes),
             symmetry=self.symmetry,
         )
 
@@ -359,7 +387,8 @@ class _BasisGrowth:
         if self.judged_kind == "exact" or len(self.leading) < 2:
             return
         again = []
-        for candidate in self.leading:
+        for number, candidate in enumerate(self.leading, 1):
+            self.say(f"evaluating policy {number} of {len(self.leading)} for longer")
             plan = candidate.plan
             assert plan.policy is not None
             basis, weights = self.value_of(plan, candidate.settings.basis)
@@ -379,6 +408,7 @@ class _BasisGrowth:
         best = self.best
         if best is None or best.plan.policy is None or not math.isfinite(best.gain):
             return None
+        self.say("comparing other actions with the policy's")
         basis, weights = self.value_of(best.plan, best.settings.basis)
         generator = np.random.Generator(np.random.PCG64(_SEED + 2))
         policy, deadline = best.plan.policy, self.deadline
@@ -412,8 +442,12 @@ class _BasisGrowth:
         return basis, np.ones(basis.size)
 
     def judged(self, plan: Plan, scopes: tuple[Scope, ...]) -> tuple[Ints, Floats, float]:
-        """Return states, the Bellman errors there, and the gain of the policy."""
+        """Return states, the Bellman errors there, and the gain of the policy.
+
+        There are no states if the scopes cannot grow.
+        """
         assert plan.policy is not None
+        self.say("evaluating the policy")
         basis, weights = self.value_of(plan, scopes)
         generator = np.random.Generator(np.random.PCG64(_SEED))
         exactly = self.judged_kind == "exact"
@@ -430,6 +464,8 @@ class _BasisGrowth:
             )
             exact.status.raise_if_interrupted()
             gain = gain if exact.gain_lower is None else exact.gain_lower
+        if not self.may_grow(scopes):
+            return visited[:0], np.zeros(0), gain
         policy = plan.policy
         explained = errors_to_explain(self.simulated, policy, basis, weights, visited, generator)
         return *explained, gain

@@ -178,6 +178,9 @@ class _InteriorSearch:
                 low = points[0]
                 points = [points[1], low + _GOLDEN * (high - low)]
                 merits = [merits[1], self.value(points[1] * equal)]
+            self.monitor.report(
+                iteration=0, objective=min(merits) + program.shift, violation=0.0, rows=0
+            )
         factor = points[0] if merits[0] < merits[1] else points[1]
         self.centre = factor * equal
         radius = _RADIUS
