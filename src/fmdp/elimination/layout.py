@@ -32,6 +32,9 @@ from fmdp.elimination.forbidden import charging
 from fmdp.elimination.order import elimination_order
 from fmdp.model import Structure
 
+_ROUNDED_DOWN = 1.0 - 1e-9
+"""Factor that keeps a lower bound on a predicted time below it in spite of rounding."""
+
 
 class Group(NamedTuple):
     """One step: the variables that are eliminated and that become axes, and the tensor's shape."""
@@ -54,14 +57,19 @@ class Group(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        in_lanes = self.n_u > 1 and self.inner >= LINE and self.out_size >= tuning.SHORT_TENSOR
-        runs = self.outer * self.rep * (1 if self.inner == 1 or in_lanes else self.n_u)
+        return self.seconds_of(self.out_size, self.outer * self.rep)
+
+    def seconds_of(self, size: int, cells: int) -> float:
+        """Return the predicted time of a step with an output of this size and so many cells
+        (o, r)."""
+        in_lanes = self.n_u > 1 and self.inner >= LINE and size >= tuning.SHORT_TENSOR
+        runs = cells * (1 if self.inner == 1 or in_lanes else self.n_u)
         rate = tuning.PLAIN_MADD_SECONDS
         if self.n_v in tuning.UNROLLED:
             rate = tuning.LANES_MADD_SECONDS if in_lanes else tuning.MADD_SECONDS
-        work = self.out_size * self.n_v * rate + runs * tuning.RUN_SECONDS
-        if 8 * self.out_size > tuning.CACHE_BYTES:
-            work += self.out_size * tuning.MISS_SECONDS
+        work = size * self.n_v * rate + runs * tuning.RUN_SECONDS
+        if 8 * size > tuning.CACHE_BYTES:
+            work += size * tuning.MISS_SECONDS
         return work + tuning.NODE_SECONDS
 
 
@@ -157,16 +165,18 @@ class Layout:
     def least_seconds(self, whole: Layout, threads: int) -> float:
         """Return a lower bound on `seconds` that needs no groups of this layout. `whole` is the
         same layout without branches: with branches there are no fewer steps in a branch, and no
-        less work."""
-        least = self._reading(whole.node_counts[0])
+        less work. The bound is near: only the tables are left out, and a step is priced as if the
+        branches took none of its own variables."""
+        branches = self.n_branches
+        sweep = 0.0
         for nodes, group in zip(whole.node_counts, whole.groups, strict=True):
-            # The known current variables include the axes so far and the branches.
-            known = max(group.out_size // group.inner, self.n_branches)
-            unrolled = group.n_v in tuning.UNROLLED
-            rate = tuning.LANES_MADD_SECONDS if unrolled else tuning.PLAIN_MADD_SECONDS
-            work = group.n_v * group.inner * known * rate
-            least += nodes * (work + self.n_branches * tuning.NODE_SECONDS)
-        return least / min(threads, self.n_branches)
+            # The known current variables are the axes so far and the branches; both are beginnings
+            # of the same sequence.
+            known = max(group.out_size // group.inner, branches)
+            size = known * group.inner // branches
+            sweep += nodes * group.seconds_of(size, size // (group.inner * group.n_u))
+        least = branches * sweep + self._reading(whole.node_counts[0])
+        return least / min(threads, branches) * _ROUNDED_DOWN
 
     def memory(self, threads: int) -> int:
         """Return the bytes of the program of a sweep: buffers, tables with indices."""
@@ -188,7 +198,7 @@ class Layout:
 
 def volume(variables: Iterable[int], sizes: Sequence[int]) -> int:
     """Return the number of joint values of these variables."""
-    return prod(sizes[variable] for variable in variables)
+    return prod(map(sizes.__getitem__, variables))
 
 
 def make_layout(

@@ -61,7 +61,7 @@ RIVALS = 256
 
 # Joint actions in parts (split.py).
 SPLIT_SECONDS = 0.05
-"""Sweeps predicted to be shorter are not split: the search takes a third of a second, and a plan
+"""Sweeps predicted to be shorter are not split: the search takes 20 ms on a ring of 20, and a plan
 has about thirty sweeps."""
 SPLIT_PARTS = (2, 3, 4)
 """Numbers of parts that are tried."""
