@@ -96,7 +96,7 @@ def test_not_where_it_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Backup(ring.structure, share_for=ring, threads=1).layout
     found = split_layout(layout, 1, 1 << 40)
     assert len(found) > 1
-    assert split_layout(layout, 1, bytes_of(found, 1)) != ()
+    assert split_layout(layout, 1, bytes_of(found, layout, 1)) != ()
     assert split_layout(layout, 1, 1000) == ()
 
 
