@@ -66,21 +66,16 @@ class RanksBackup(Backup):
         memory_limit: int | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
-        structure = model.structure
         if memory_limit is None:
             memory_limit = available_memory() // (2 * ranks.on_this_machine)
         memory_limit = -int(ranks.largest(np.array([-float(memory_limit)]))[0])
-        self._configure(structure, False, k.FREE, False, 1, memory_limit)
         self.ranks = ranks
         self.where = f" on each of {ranks.size} MPI ranks"
-        classes = self._make_tables(model, deadline)
-        layout = choose_layout(structure, threads=1, classes=classes, deadline=deadline)
-        self.cut = choose_cut(layout, ranks.size)
-        self.layout = self.cut.layout
+        self.share = self._prepare(model, ranks.size, ranks.rank, memory_limit, deadline)
+        self.cut, self.layout = self.share.cut, self.share.cut.layout
         self.roundings = self._count_roundings(self.layout)
         # Not divided by the ranks: it decides how many sweeps are made between two tests.
         self.predicted_seconds = self.layout.seconds(1)
-        self.share = RankShare(self.cut, ranks.size, ranks.rank)
         self.predicted_bytes = int(self.largest(float(self.share.bytes_needed)))
         self.require(self.predicted_bytes)
         self.program = build_program(self.layout, deadline)
@@ -92,14 +87,29 @@ class RanksBackup(Backup):
         k.gather_sums(self._tables.rewards, self.program.reward_sources, self.program.steps.rewards)
         self._first, self._second = self._halves(self.program)
         share = self.share
+        self._return = Redistribution(share.known, share.cells, ranks.rank)
         self._by_known, self._piece = aligned(share.n_actions), aligned(share.known.piece_size)
         self._sent, self._received = (aligned(size) for size in share.buffer_sizes)
         self._later = aligned(share.n_later)
         in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
         self._by_cell = self._later if in_order else aligned(share.n_later)
-        self._return = Redistribution(share.known, share.cells, ranks.rank)
         self.predicted_bytes_sent = 0
         """Bytes that this rank sends to others in what was done so far, by the sizes of shares."""
+
+    def _prepare(
+        self, model: FactoredMDP, size: int, rank: int, memory_limit: int, deadline: Deadline
+    ) -> RankShare:
+        """Make the tables, and return the share of a rank."""
+        structure = model.structure
+        self._configure(structure, False, k.FREE, False, 1, memory_limit)
+        classes = self._make_tables(model, deadline)
+        layout = choose_layout(structure, threads=1, classes=classes, deadline=deadline)
+        return RankShare(choose_cut(layout, size), size, rank)
+
+    @classmethod
+    def share_of(cls, model: FactoredMDP, size: int, rank: int = 0) -> RankShare:
+        """Return the share of a rank among so many, for predictions: no vector is made."""
+        return cls.__new__(cls)._prepare(model, size, rank, 0, NEVER)
 
     def place_of(self, state: tuple[int, ...]) -> int | None:
         """Return where a state is in the vectors of this rank, None if another rank has it."""
