@@ -4,10 +4,10 @@
     python -m benchmarks.bench_mpi --problems circle:18    smaller ones
 
 Every row of a table is a job of its own (`mpiexec -n R`), and rows that are compared run one after
-the other.  A slow network is simulated: after each exchange a rank sleeps as long as its bytes would
-take at the given bandwidth, plus a delay for every other rank.  The last table is computed, not
-measured: bytes from the shares of a rank, work from the number of multiply-adds and the rate that
-the first table measured.
+the other.  A slow network is simulated: after each exchange a rank sleeps as long as its bytes
+would take at the given bandwidth, plus a delay for every other rank.  The last table is computed,
+not measured: bytes from the shares of a rank, work from the number of multiply-adds and the rate
+that the first table measured.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def slow_networks(name: str) -> None:
 def on_paper(rate: float) -> None:
     """Print what large plans would cost on clusters, from the shares of a rank and a rate."""
     table(
-        f"On paper: {rate / 1e9:.2f} GFlop/s per rank (2 per multiply-add counted as one), "
+        f"On paper: {rate / 1e9:.2f} billion multiply-adds per second and rank, "
         f"{NODE_BANDWIDTH / 1e9:g} GB/s per node, {SWEEPS} sweeps",
         "problem",
         "nodes x ranks",
@@ -203,7 +203,7 @@ def on_paper(rate: float) -> None:
             share = RanksBackup.share_of(model, nodes * ranks)
             history = (2 * 8 + 2 * 4 * KEPT) * share.n_states
             sent = ranks * (share.bytes_between + share.bytes_back)
-            work = share.cut.layout.multiply_adds / (nodes * ranks) / rate
+            work = share.cut.multiply_adds / (nodes * ranks) / rate
             exchange = sent / NODE_BANDWIDTH
             row(
                 name,

@@ -84,10 +84,12 @@ class Layout:
     branch: tuple[int, ...]
     pieces: tuple[tuple[int, ...], ...]
     """The order, cut into the members of each group."""
+    first_with_rewards: int = 0
+    """The first group that adds rewards."""
 
     @cached_property
     def _laid_out(self) -> tuple[tuple[Group, ...], tuple[int, ...]]:
-        return _lay_out(self.structure, self.pieces, self.branch)
+        return _lay_out(self.structure, self.pieces, self.branch, self.first_with_rewards)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -222,7 +224,10 @@ def make_layout(
 
 
 def _lay_out(
-    structure: Structure, pieces: Sequence[tuple[int, ...]], branch: tuple[int, ...]
+    structure: Structure,
+    pieces: Sequence[tuple[int, ...]],
+    branch: tuple[int, ...],
+    first_with_rewards: int,
 ) -> tuple[tuple[Group, ...], tuple[int, ...]]:
     """Return the groups of a layout, and the axes of its final tensor."""
     sizes = structure.state_sizes
@@ -232,7 +237,7 @@ def _lay_out(
     axes: list[int] = []
     groups: list[Group] = []
     outer, inner = 1, structure.n_states
-    for members in pieces:
+    for number, members in enumerate(pieces):
         joint = volume(members, sizes)
         inner //= joint
         parents: set[int] = set().union(*(scopes[i] for i in members))
@@ -240,7 +245,8 @@ def _lay_out(
         own = tuple(i for i in members if i not in known)
         context = tuple(sorted(parents.union(members).difference(own)))
         known.update(opened, members)
-        rewards = tuple(f for f in waiting if known >= reward_scopes[f])
+        adds = number >= first_with_rewards
+        rewards = tuple(f for f in waiting if adds and known >= reward_scopes[f])
         waiting = [f for f in waiting if f not in rewards]
         reward_parents: set[int] = set().union(*(reward_scopes[f] for f in rewards))
         group = Group(

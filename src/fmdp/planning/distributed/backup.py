@@ -25,8 +25,8 @@ from fmdp.elimination import kernels as k
 from fmdp.elimination import ties
 from fmdp.elimination.alignment import aligned, next_start
 from fmdp.elimination.backup import Backup, iterate_by_sweeps
-from fmdp.elimination.layout import choose_layout
-from fmdp.elimination.program import Program, build_program
+from fmdp.elimination.layout import Layout, choose_layout
+from fmdp.elimination.program import build_program
 from fmdp.elimination.threads import Share
 from fmdp.model import FactoredMDP
 from fmdp.model.spaces import encode
@@ -78,14 +78,8 @@ class RanksBackup(Backup):
         self.predicted_seconds = self.layout.seconds(1)
         self.predicted_bytes = int(self.largest(float(self.share.bytes_needed)))
         self.require(self.predicted_bytes)
-        self.program = build_program(self.layout, deadline)
-        self._parts = []
-        self._whole = None  # type: ignore[assignment]
-        k.gather_products(
-            self._tables.transitions, self.program.row_sources, self.program.steps.rows
-        )
-        k.gather_sums(self._tables.rewards, self.program.reward_sources, self.program.steps.rewards)
-        self._first, self._second = self._halves(self.program)
+        self._first = self._first_half(self._filled(self.cut.first_layout, deadline))
+        self._second = self._second_half(self._filled(self.layout, deadline))
         share = self.share
         self._return = Redistribution(share.known, share.cells, ranks.rank)
         self._by_known, self._piece = aligned(share.n_actions), aligned(share.known.piece_size)
@@ -119,40 +113,40 @@ class RanksBackup(Backup):
         place = encode(tuple(state[j] for j in order), sizes) - share.first_state
         return place if 0 <= place < share.n_states else None
 
-    def _halves(self, program: Program) -> tuple[_Half, _Half]:
-        """Return the steps before and after the cut."""
-        cut, share, steps = self.cut, self.share, program.steps
-        run, piece = np.arange(share.run_size), np.arange(self.layout.leaf_size)
-        n_further = self.layout.n_branches // cut.n_known
-        before, first_size = _with_buffers(steps.levels[: cut.first], cut.n_cells)
-        after, second_size = _with_buffers(steps.levels[cut.first :])
-        # T is stored as [known, own cells, run]; one of the branches of each joint value will do.
-        places = np.arange(cut.n_known) * ((len(share.cell_starts) - 1) * share.run_size)
+    def _filled(self, layout: Layout, deadline: Deadline) -> k.Steps:
+        """Return the steps of a layout with the tables of the model."""
+        program = build_program(layout, deadline)
+        k.gather_products(self._tables.transitions, program.row_sources, program.steps.rows)
+        k.gather_sums(self._tables.rewards, program.reward_sources, program.steps.rewards)
+        return program.steps
+
+    def _first_half(self, steps: k.Steps) -> _Half:
+        """Return the steps before the cut, for one cell: one chain of steps per class."""
+        share = self.share
+        levels, arena_size = _with_buffers(steps.levels, self.cut.n_cells)
+        # T is stored as [known, own cells, run].
+        places = np.arange(self.cut.n_known) * ((len(share.cell_starts) - 1) * share.run_size)
+        offsets = (places[:, None] + np.arange(share.run_size)[None, :]).reshape(-1)
+        steps = steps._replace(levels=levels, offsets=np.stack([offsets, offsets, offsets]))
+        chains = [tuple(steps._replace(nodes=nodes)) for nodes in _chains(steps.nodes)]
+        return _Half(chains, self._room(arena_size, len(offsets)))
+
+    def _second_half(self, steps: k.Steps) -> _Half:
+        """Return the steps after the cut, for one joint value of `known`: one tree per class."""
+        cut, leaf_size = self.cut, self.layout.leaf_size
+        levels, arena_size = _with_buffers(steps.levels[cut.first :])
         # L h and the actions of one joint value of `known` are stored in the order of computation.
-        bases = np.arange(self.layout.n_branches) % n_further * self.layout.leaf_size
-        first = steps._replace(
-            levels=before,
-            branch_bases=np.stack([places, places, places]),
-            branch_rows=np.ascontiguousarray(steps.branch_rows[:, ::n_further, : cut.first]),
-            offsets=np.stack([run, run, run]),
-        )
-        second = steps._replace(
-            levels=after,
+        n_further = self.layout.n_branches // cut.n_known
+        bases = np.arange(self.layout.n_branches) % n_further * leaf_size
+        piece = np.arange(leaf_size)
+        steps = steps._replace(
+            levels=levels,
             branch_bases=np.stack([bases, steps.branch_bases[1], bases]),
             branch_rows=np.ascontiguousarray(steps.branch_rows[:, :, cut.first :]),
             offsets=np.stack([piece, steps.offsets[1], piece]),
         )
-        chains, trees = _divided_nodes(steps.nodes, cut.first)
-        return (
-            _Half(
-                [tuple(first._replace(nodes=nodes)) for nodes in chains],
-                self._room(first_size, share.run_size),
-            ),
-            _Half(
-                [tuple(second._replace(nodes=nodes)) for nodes in trees],
-                self._room(second_size, self.layout.leaf_size),
-            ),
-        )
+        trees = [tuple(steps._replace(nodes=nodes)) for nodes in _trees(steps.nodes, cut.first)]
+        return _Half(trees, self._room(arena_size, leaf_size))
 
     def _room(self, arena_size: int, leaf_size: int) -> tuple[Any, ...]:
         order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
@@ -261,21 +255,10 @@ class RanksBackup(Backup):
     def _run_first(self, node: int, h: Vector) -> None:
         """Compute T of the own cells for all joint values of `known`: [known, own cells, run]."""
         steps, room = self._first.programs[node], self._first.room
-        branches = (0, self.cut.n_known)
         for cell, (start, end) in enumerate(pairwise(self.share.cell_starts.tolist())):
             source, out = h[start:end], self._sent[cell * self.share.run_size :]
-            k.run(
-                k.BACKUP,
-                source,
-                out,
-                _NONE,
-                *branches,
-                steps,
-                room,
-                _ONE_SWEEP,
-                _NO_CHOICE,
-                *_KINDS,
-            )
+            one = (0, 1, steps, room, _ONE_SWEEP, _NO_CHOICE)
+            k.run(k.BACKUP, source, out, _NONE, *one, *_KINDS)
 
     def _collect(self, number: int, own: int) -> None:
         """Set `_later` to T for one of the own joint values of `known`, with all cells."""
@@ -323,25 +306,27 @@ def _with_buffers(levels: Index, n_cells: int = 1) -> tuple[Index, int]:
     return levels, end
 
 
-def _divided_nodes(nodes: Index, first: int) -> tuple[list[Index], list[Index]]:
-    """Return, for every step of the last level before the cut, the steps that lead to it and those
-    that follow it."""
-    path = np.zeros((first, k.N_NODE_FIELDS), dtype=np.int64)
+def _chains(nodes: Index) -> list[Index]:
+    """Return for every leaf of a tree of steps the steps that lead to it."""
+    depth = int(nodes[:, k.LEVEL].max()) + 1
+    path = np.zeros((depth, k.N_NODE_FIELDS), dtype=np.int64)
     chains: list[Index] = []
-    trees: list[list[Index]] = []
     for node in nodes:
-        level = int(node[k.LEVEL])
-        if level < first:
-            path[level] = node
-            path[level, k.LEAF] = 0 if level == first - 1 else -1
-            if level == first - 1:
-                chains.append(path.copy())
-                trees.append([])
-            continue
-        later = node.copy()
-        later[k.LEVEL] -= first
-        trees[-1].append(later)
-    return chains, [np.stack(tree) for tree in trees]
+        path[node[k.LEVEL]] = node
+        if node[k.LEAF] >= 0:
+            chains.append(path.copy())
+    return chains
+
+
+def _trees(nodes: Index, first: int) -> list[Index]:
+    """Return for every step of the last level before the cut the steps that follow it."""
+    roots = np.flatnonzero(nodes[:, k.LEVEL] == first - 1)
+    trees: list[Index] = []
+    for following in np.split(nodes, roots)[1:]:
+        tree = following[following[:, k.LEVEL] >= first].copy()
+        tree[:, k.LEVEL] -= first
+        trees.append(tree)
+    return trees
 
 
 @njit(nogil=True)

@@ -9,12 +9,12 @@ so far as its slow ones:
 * The first groups treat all `later'` alike.  So each rank holds h for some *cells*, joint values of
   a few `spread` variables among the later ones, and all values of the others.
 * The later groups treat all `known` alike.  So between the two each rank gives away T for most of
-  `known` and receives T for some of them, now with all cells.
+  `known` and receives T for some of them, now with all cells.  They add all rewards.
 * L h is then divided by `known`, and one more exchange divides it by cells again.
 
 What a rank computes for one cell or one joint value of `known` does not depend on what else it
-holds, so every number is the same for any number of ranks.  The cut itself depends on the number of
-ranks only above `SHARES`.
+holds, and the cut does not depend on the number of ranks: every number is the same on any number of
+them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from fmdp.errors import InvalidParameter
 
 SHARES = 16
 """Least number of cells, and of joint values of `known`, where the model has that many."""
+SHARE_STATES = 1 << 20
+"""States for which there is one more share: more ranks than shares cannot take part."""
 CELL_STATES = 1 << 16
 """Most states of a cell if enough variables can be spread: the first groups read a cell once for
 every joint value of `known`, so it should stay in the second-level cache."""
@@ -34,9 +36,10 @@ every joint value of `known`, so it should stay in the second-level cache."""
 
 @dataclass(frozen=True)
 class Cut:
-    """A layout whose branches are the known variables and some others, and where it is cut."""
+    """Where a layout is cut, and by which variables the work is divided."""
 
     layout: Layout
+    """Its branches are the known variables and some others.  Only the later groups are run."""
     first: int
     """Number of groups before the cut."""
     known: tuple[int, ...]
@@ -45,12 +48,33 @@ class Cut:
     """Variables of the later groups, not known, whose joint values are the cells."""
 
     @cached_property
+    def first_layout(self) -> Layout:
+        """The first groups alone, for all cells, without branches: its axes are `known`."""
+        pieces = self.layout.pieces[: self.first]
+        return replace(self.layout, branch=(), pieces=pieces)
+
+    @cached_property
     def n_known(self) -> int:
         return volume(self.known, self._sizes)
 
     @cached_property
     def n_cells(self) -> int:
         return volume(self.spread, self._sizes)
+
+    @cached_property
+    def n_classes(self) -> int:
+        """Classes of actions that the first groups distinguish: as often T is computed."""
+        return self.first_layout.node_counts[-1]
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of one sweep on all ranks.  T of each class is computed from the start."""
+        before = sum(group.out_size * group.n_v for group in self.first_layout.groups)
+        later = zip(self.layout.node_counts, self.layout.groups, strict=True)
+        after = sum(
+            nodes * group.out_size * group.n_v for nodes, group in list(later)[self.first :]
+        )
+        return self.n_classes * before + self.layout.n_branches * after
 
     @property
     def cell_order(self) -> tuple[int, ...]:
@@ -78,7 +102,7 @@ class Cut:
 
 
 def choose_cut(layout: Layout, ranks: int) -> Cut:
-    """Return the earliest cut with enough shares for all ranks; raise InvalidParameter without one.
+    """Return the earliest cut with enough shares; raise InvalidParameter if ranks are more.
 
     An early cut sends least: T has a copy for every class of actions that the first groups
     distinguish.  Groups that are too large to be divided are taken apart.
@@ -89,13 +113,14 @@ def choose_cut(layout: Layout, ranks: int) -> Cut:
     single = replace(layout, branch=(), pieces=tuple((j,) for j in layout.order))
     fused = [_cut_after(layout, first) for first in range(1, len(layout.pieces))]
     cuts = fused + [_cut_after(single, first) for first in range(1, len(single.pieces))]
-    wanted = max(SHARES, ranks)
+    wanted = max(SHARES, structure.n_states // SHARE_STATES)
     best = max(cuts, key=lambda cut: min(cut.most_ranks, wanted))
+    best = replace(best, spread=_fewest(best, max(wanted, structure.n_states // CELL_STATES)))
     if best.most_ranks < ranks:
         raise InvalidParameter(
             f"this model can be planned over at most {best.most_ranks} MPI ranks; got {ranks}"
         )
-    return replace(best, spread=_fewest(best, max(wanted, structure.n_states // CELL_STATES)))
+    return best
 
 
 def _cut_after(layout: Layout, first: int) -> Cut:
@@ -105,7 +130,8 @@ def _cut_after(layout: Layout, first: int) -> Cut:
     known, further = whole.axes[:n_known], layout.branch[n_known:]
     later = [i for piece in layout.pieces[first:] for i in piece]
     spread = tuple(j for j in later if j not in known)
-    return Cut(replace(layout, branch=known + further), first, known, spread)
+    cut = replace(layout, branch=known + further, first_with_rewards=first)
+    return Cut(cut, first, known, spread)
 
 
 def _fewest(cut: Cut, cells: int) -> tuple[int, ...]:

@@ -418,7 +418,7 @@ class _Job:
     def stats(self, state: State | None = None) -> dict[str, Any]:
         """Return the statistics of the plan; all ranks call it."""
         backup, ranks, traffic = self.backup, self.ranks, self.ranks.traffic
-        stats = engine_stats(backup)
+        stats = engine_stats(backup) | {"multiply_adds": backup.cut.multiply_adds}
         acceleration = None if state is None else state.acceleration
         if acceleration is not None:
             stats["memory_bytes"] += acceleration.bytes

@@ -93,14 +93,9 @@ class RankShare:
         return max(sum(self.sent_counts), least), max(sum(self.received_counts), least)
 
     @property
-    def n_classes(self) -> int:
-        """Classes of actions that the first groups distinguish: as often T is computed."""
-        return self.cut.layout.node_counts[self.cut.first - 1]
-
-    @property
     def bytes_between(self) -> int:
         """Bytes that this rank sends to others between the halves of one sweep."""
-        return 8 * self.n_classes * (sum(self.sent_counts) - self.sent_counts[self.rank])
+        return 8 * self.cut.n_classes * (sum(self.sent_counts) - self.sent_counts[self.rank])
 
     @property
     def bytes_back(self) -> int:
@@ -110,11 +105,11 @@ class RankShare:
     @property
     def bytes_needed(self) -> int:
         """Bytes of vectors, buffers, programs and tables; without those of acceleration."""
-        cut, layout = self.cut, self.cut.layout
-        first, later = layout.groups[: cut.first], layout.groups[cut.first :]
+        cut = self.cut
+        first, later = cut.first_layout.groups, cut.layout.groups[cut.first :]
         numbers = 3 * self.n_states + self.n_actions  # h, L h, scratch; L h by `known`
         numbers += sum(self.buffer_sizes) + 2 * self.n_later
         numbers += self.n_actions + 3 * self.known.piece_size  # to choose actions
         numbers += sum(group.out_size // cut.n_cells for group in first)
         numbers += sum(group.out_size for group in later)
-        return 8 * numbers + layout.table_bytes
+        return 8 * numbers + cut.layout.table_bytes + cut.first_layout.table_bytes
