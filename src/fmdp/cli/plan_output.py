@@ -50,6 +50,8 @@ STATISTICS_KEYS = (
     "limits",
     "fleet",
     "counts",
+    "memory_bytes",
+    "disk_bytes",
     "mpi",
 )
 """Keys of the JSON object that some planners and criteria put into the plan's statistics."""

@@ -61,11 +61,7 @@ def acceleration_for(backup: Backup, state_bytes: int, on_disk: bool = False) ->
     `state_bytes` are the bytes per state of the other vectors that are in use between sweeps. On
     disk all differences are kept.
     """
-    blocks = -(-backup.n_states // _BLOCK)
-    room = backup.memory_limit - backup.program_bytes - 8 * 3 * KEPT * blocks
-    kept = min(KEPT, (room // backup.n_states - state_bytes - 2 * 8) // (2 * 4))
-    if on_disk:
-        kept = KEPT
+    kept = KEPT if on_disk else differences_that_fit(backup, state_bytes)
     if kept < LEAST_KEPT:
         return None
     kind = Anderson if backup.compiled else NumpyAnderson
@@ -76,6 +72,14 @@ def acceleration_for(backup: Backup, state_bytes: int, on_disk: bool = False) ->
 def block_borders(n_states: int) -> Index:
     """Return where the blocks of a vector begin, and where the last one ends."""
     return np.append(np.arange(0, n_states, _BLOCK, dtype=np.int64), n_states)
+
+
+def differences_that_fit(backup: Backup, state_bytes: int) -> int:
+    """Return the number of differences for which there is memory beside the backup and vectors of
+    so many bytes per state; it may be negative."""
+    blocks = -(-backup.n_states // _BLOCK)
+    room = backup.memory_limit - backup.program_bytes - 8 * 3 * KEPT * blocks
+    return min(KEPT, (room // backup.n_states - state_bytes - 2 * 8) // (2 * 4))
 
 
 class Anderson:
