@@ -17,7 +17,7 @@ from fmdp.elimination.backup import backup_for
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP
 from fmdp.planning.exact import phases, solver
-from fmdp.planning.exact.acceleration import KEPT, MOST_RESTARTS, Anderson
+from fmdp.planning.exact.acceleration import KEPT, MOST_RESTARTS, PREFERRED_KEPT, Anderson
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.plan import Status
 from fmdp.testing import oracles, strategies
@@ -127,8 +127,12 @@ def test_threads_do_not_change_a_bit() -> None:
 
 def test_it_takes_the_memory_that_is_left() -> None:
     model = fmdp.problem("circle:10,dynamics=guestrin")
-    least = fmdp.Exact().plan(model).stats["memory_bytes"]
-    for limit, kept in ((least, KEPT), (least - 8 * 2 * 1024, 8), (least - 8 * 9 * 1024, 0)):
+    enough = fmdp.Exact().plan(model).stats["memory_bytes"]
+    with pytest.raises(TooLarge) as refusal:  # but not because of the vectors alone
+        fmdp.Exact(memory_limit=30_000).plan(model)
+    least = refusal.value.needed_bytes
+    assert 25 * 1024 < least < enough
+    for limit, kept in ((enough, KEPT), (enough - 8 * 2 * 1024, 8), (least, 0)):
         plan = fmdp.Exact(memory_limit=limit).plan(model)
         assert plan.status is Status.CONVERGED
         assert plan.stats["memory_bytes"] <= limit
@@ -149,6 +153,17 @@ def test_limits_of_memory_count_what_each_phase_holds() -> None:
     plain = fmdp.Exact(threads=1, memory_limit=backup.program_bytes + 40 * states).plan(model)
     assert plain.stats["accelerated"] == 0
     assert plain.stats["memory_bytes"] == backup.program_bytes + 25 * states
+
+
+def test_short_memory_is_left_to_acceleration_before_faster_sweeps() -> None:
+    model = fmdp.problem("circle:16,dynamics=guestrin")
+    states = model.structure.n_states
+    fast = backup_for(model, threads=1, state_bytes=25)
+    limit = fast.program_bytes + 50 * states
+    plan = fmdp.Exact(threads=1, memory_limit=limit).plan(model)
+    assert plan.stats["accelerated"] >= PREFERRED_KEPT[-1]
+    assert len(plan.stats["conditioned"]) > len(fast.layout.branch)  # leaner and slower
+    assert plan.stats["memory_bytes"] <= limit
 
 
 def test_vectors_on_disk_give_the_same_plan(

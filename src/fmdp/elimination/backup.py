@@ -35,6 +35,7 @@ class Limits(TypedDict, total=False):
     worst: bool
     memory_limit: int | None
     state_bytes: int
+    preferred_bytes: tuple[int, ...]
     threads: int | None
     deadline: Deadline
 

@@ -47,7 +47,7 @@ from fmdp.elimination import kernels, ties, tuning
 from fmdp.elimination.decomposition import Component, Decomposition
 from fmdp.elimination.enumeration import Backup, Vector, iterate_by_sweeps
 from fmdp.elimination.kernels import Pace
-from fmdp.elimination.layout import Layout, choose_layout
+from fmdp.elimination.layout import Layout
 from fmdp.elimination.threads import Share
 from fmdp.model import FactoredMDP, OptimisticTables
 from fmdp.model.spaces import all_assignments, strides
@@ -57,10 +57,14 @@ Index = NDArray[np.int64]
 
 def program_bytes(parts: Decomposition, layout: Layout, threads: int) -> int:
     """Return the bytes of a backup by components while it sweeps."""
+    return layout.memory(threads) + _bytes_beside_chance(parts)
+
+
+def _bytes_beside_chance(parts: Decomposition) -> int:
     n_states, n_layers = parts.structure.n_states, parts.n_layers
     vectors = (n_layers if n_layers > 1 else 0) + bool(parts.before)
     fibres = sum(n_states // component.n_states for component in parts.components)
-    return layout.memory(threads) + 8 * (vectors * n_states + fibres)
+    return 8 * (vectors * n_states + fibres)
 
 
 def decision_bytes(parts: Decomposition) -> int:
@@ -89,6 +93,7 @@ class EffectsBackup(Backup):
         threads: int | None = None,
         memory_limit: int | None = None,
         state_bytes: int = tuning.STATE_BYTES,
+        preferred_bytes: tuple[int, ...] = (),
         deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the backup of chance and the tables of the components; options as in `Backup`."""
@@ -97,12 +102,8 @@ class EffectsBackup(Backup):
         self._configure(structure, nested, shape, worst, threads, memory_limit, state_bytes)
         self.require(self.vector_bytes + tuning.DECISION_VECTORS * 8 * structure.n_states)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
-        self.layout = choose_layout(
-            parts.after,
-            nested=nested,
-            threads=self.threads,
-            memory_limit=limit - self.vector_bytes,
-            deadline=deadline,
+        self.layout, _ = self._choose_layout(
+            parts.after, preferred_bytes, _bytes_beside_chance(parts), None, deadline
         )
         caps = 8 * self.layout.table_entries if shape == kernels.BOX else 0
         self.decision_bytes = decision_bytes(parts)

@@ -85,26 +85,24 @@ class Backup:
         threads: int | None = None,
         memory_limit: int | None = None,
         state_bytes: int = tuning.STATE_BYTES,
+        preferred_bytes: tuple[int, ...] = (),
         layout: Layout | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
         """Prepare the programs; raise TooLarge above the memory limit, TimeUp past the deadline.
         `shape` is the shape of the sets of nested tables (see `shape_of`); `worst` chooses the rows
         of least value. `state_bytes` are the bytes per state that the caller needs at least for its
-        vectors. `deadline` limits the preparation only."""
+        vectors; of `preferred_bytes` the first that fits is left to it, if sweeps are not much
+        slower then. `deadline` limits the preparation only."""
         self._configure(structure, nested, shape, worst, threads, memory_limit, state_bytes)
         # Before any array is allocated: the vectors alone may exceed the limit.
         self.require(self.vector_bytes + 16 * structure.n_actions)
         nested, shape, limit = self.nested, self.shape, self.memory_limit
         classes = self._make_tables(share_for, deadline)
-        self.layout = layout or choose_layout(
-            structure,
-            nested=nested,
-            threads=self.threads,
-            memory_limit=limit - self.vector_bytes,
-            classes=classes,
-            deadline=deadline,
-        )
+        vectors = self.vector_bytes
+        if layout is None:
+            layout, vectors = self._choose_layout(structure, preferred_bytes, 0, classes, deadline)
+        self.layout = layout
         self.roundings = self._count_roundings(self.layout)
         """Largest number of roundings of a number on its way through a backup."""
         caps = 8 * self.layout.table_entries if self.has_caps else 0
@@ -114,9 +112,8 @@ class Backup:
 
         rotated: tuple[Rotated, ...] = ()
         if share_for is not None and not nested:
-            rotated = split_layout(
-                self.layout, self.threads, limit - self.predicted_bytes, deadline
-            )
+            memory = limit - vectors - self.program_bytes
+            rotated = split_layout(self.layout, self.threads, memory, deadline)
         self.program: Program = build_program(self.layout, deadline, shape=shape, worst=worst)
         programs = [self.program, *(build_program(part.layout, deadline) for part in rotated)]
         self._whole, *self._parts = [_Part(program, tuple(program.steps)) for program in programs]
@@ -191,6 +188,38 @@ class Backup:
             return None
         self._fill(share_for)
         return action_classes(charged, self._tables, deadline)
+
+    def _choose_layout(
+        self,
+        structure: Structure,
+        preferred_bytes: tuple[int, ...],
+        others: int,
+        classes: ActionClasses | None,
+        deadline: Deadline,
+    ) -> tuple[Layout, int]:
+        """Return the layout, and the bytes that are left to the vectors of the caller: those that
+        it prefers if they fit beside `others`, else those that it needs."""
+        threads, memory = self.threads, self.memory_limit - others
+
+        def within(limit: int) -> Layout:
+            return choose_layout(
+                structure,
+                nested=self.nested,
+                threads=threads,
+                memory_limit=limit,
+                classes=classes,
+                deadline=deadline,
+            )
+
+        fastest = within(memory - self.vector_bytes)
+        for count in preferred_bytes:
+            vectors = count * structure.n_states
+            fits = fastest.memory(threads) <= memory - vectors
+            layout = fastest if fits else within(memory - vectors)
+            fits = layout.memory(threads) <= memory - vectors
+            if fits and layout.seconds(threads) <= tuning.SLOWER * fastest.seconds(threads):
+                return layout, vectors
+        return fastest, self.vector_bytes
 
     def _new_workspace(self, programs: Sequence[Program]) -> tuple[NDArray[Any], ...]:
         """Return the buffers of one thread, which are large enough for each of the programs."""

@@ -45,6 +45,9 @@ EQUAL_SECONDS = 1.05
 STATE_BYTES = 48
 """Bytes per state for the vectors of the caller, if it does not say how many it needs: h, L h,
 scratch, actions, bias and a temporary."""
+SLOWER = 1.5
+"""Ratio of predicted times up to which a leaner layout leaves memory to the vectors of the caller:
+acceleration saves at least a third of the sweeps."""
 PARALLEL_STATES = 1 << 13
 """States below which threads cost more than they save."""
 

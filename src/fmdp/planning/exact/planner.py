@@ -29,10 +29,12 @@ from fmdp.elimination.ties import Ties
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.factored import check_model
 from fmdp.model.structure import check_structure
+from fmdp.planning.exact.acceleration import PREFERRED_KEPT
 from fmdp.planning.exact.finite import refuse_stages, solve_finite
 from fmdp.planning.exact.interval_sets import refuse_without_intervals
 from fmdp.planning.exact.intervals import solve_intervals
 from fmdp.planning.exact.phases import exact_problem
+from fmdp.planning.exact.recurrence import PROOF_BYTES
 from fmdp.planning.exact.report import report, report_bytes
 from fmdp.planning.exact.small import tabular_backup
 from fmdp.planning.exact.solver import Limits, solve
@@ -124,6 +126,7 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
                 model,
                 memory_limit=self.memory_limit,
                 state_bytes=report_bytes(self.criterion, model.structure),
+                preferred_bytes=self._preferred_bytes(),
                 threads=self.threads,
                 deadline=limits.deadline,
             )
@@ -144,6 +147,12 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
             started=started,
         )
         return of_model(plan, model, self)
+
+    def _preferred_bytes(self) -> tuple[int, ...]:
+        """Return the bytes per state that are left to sweeps with acceleration if they can be."""
+        if self.criterion == "finite" or self.vectors == "disk":
+            return ()
+        return tuple(2 * 8 + PROOF_BYTES + 2 * 8 + 2 * 4 * kept for kept in PREFERRED_KEPT)
 
     def _unprepared(
         self, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
