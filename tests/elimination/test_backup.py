@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,9 +252,29 @@ def test_predicted_memory_covers_what_is_allocated() -> None:
     assert _allocated(in_parts) <= in_parts.predicted_bytes
 
 
+def test_parts_with_leaves_of_other_sizes_share_buffers() -> None:
+    """A whole with more branches than its parts has smaller leaves; nothing else changes."""
+    ring = problem("circle:20,dynamics=guestrin")
+    usual = Backup(ring.structure, share_for=ring, threads=1)
+    branches = len(usual.layout.branch) + 2
+    lean = replace(usual.layout, branch=usual.layout.axes[:branches])
+    other = Backup(ring.structure, share_for=ring, threads=1, layout=lean)
+    assert other.layout.leaf_size < min(part.layout.leaf_size for part in other.rotations)
+    h = np.random.default_rng(0).normal(size=usual.n_states)
+    slack = usual.tie_slack(float(np.abs(h).max()))
+    results = []
+    for backup in (usual, other):
+        value = np.empty_like(h)
+        backup.sweep(h, value)
+        actions = backup.greedy_actions(h, value.copy(), "first", 0, slack)
+        assert actions.min() >= 0
+        results.append((value.tobytes(), actions.tobytes()))
+    assert results[0] == results[1]
+
+
 def _allocated(backup: Backup) -> int:
     arrays = [*getattr(backup, "_turned", ())]
-    arrays += [array for workspace in backup._workspaces for array in workspace]
+    arrays += [array for workspace in backup._whole.workspaces for array in workspace]
     for part in (backup._whole, *backup._parts):
         program = part.program
         arrays += [program.row_sources.at, program.reward_sources.at, *program.steps]

@@ -53,10 +53,11 @@ _NO_CHOICE = tuple(kernels.Chosen(np.zeros(0, dtype=np.int64), 0.0, 0, 0))
 
 
 class _Part(NamedTuple):
-    """A program for all joint actions or for some."""
+    """A program for all joint actions or for some, with one workspace per thread."""
 
     program: Program
     steps: tuple[Any, ...]
+    workspaces: list[tuple[NDArray[Any], ...]]
 
 
 class Backup:
@@ -116,9 +117,7 @@ class Backup:
             rotated = split_layout(self.layout, self.threads, memory, deadline)
         self.program: Program = build_program(self.layout, deadline, shape=shape, worst=worst)
         programs = [self.program, *(build_program(part.layout, deadline) for part in rotated)]
-        self._whole, *self._parts = [_Part(program, tuple(program.steps)) for program in programs]
-        # One program runs at a time.
-        self._workspaces = [self._new_workspace(programs) for _ in range(self.threads)]
+        self._whole, *self._parts = self._new_parts(programs)
         self.rotations = rotated
         if rotated:
             self._turned = aligned(structure.n_states), aligned(structure.n_states)
@@ -221,12 +220,23 @@ class Backup:
                 return layout, vectors
         return fastest, self.vector_bytes
 
-    def _new_workspace(self, programs: Sequence[Program]) -> tuple[NDArray[Any], ...]:
-        """Return the buffers of one thread, which are large enough for each of the programs."""
-        arena = aligned(max(program.arena_size for program in programs))
-        best = aligned(max(program.layout.leaf_size for program in programs))
+    def _new_parts(self, programs: Sequence[Program]) -> list[_Part]:
+        """Return the programs with workspaces. All of them share the buffers of a thread, since one
+        program runs at a time."""
+        arena_size = max(program.arena_size for program in programs)
+        leaf_size = max(program.layout.leaf_size for program in programs)
+        buffers = [(aligned(arena_size), aligned(leaf_size)) for _ in range(self.threads)]
         order = np.zeros(self.structure.max_state_size + 1, dtype=np.int64)
-        return tuple(kernels.Room(arena, best, self.extremes, self._stop, order))
+        parts = []
+        for program in programs:
+            # The kernel takes the size of a leaf from the length of `best`.
+            cells = program.layout.leaf_size
+            rooms = [
+                kernels.Room(arena, best[:cells], self.extremes, self._stop, order.copy())
+                for arena, best in buffers
+            ]
+            parts.append(_Part(program, tuple(program.steps), [tuple(room) for room in rooms]))
+        return parts
 
     def _count_roundings(self, layout: Layout) -> int:
         """Return an upper bound on the roundings of a number on its way through a backup. A step
@@ -368,7 +378,7 @@ class Backup:
     ) -> int:
         thread, first, end = share
         source = self._whole if part is None else part
-        workspace = self._workspaces[thread]
+        workspace = source.workspaces[thread]
         kinds = (
             True if self.nested else None,
             True if self.shape in (kernels.BOX, kernels.BALL) else None,
