@@ -22,7 +22,7 @@ from fmdp.learning.default import (
     upper_end,
 )
 from fmdp.learning.forgetting import fade, faded_counts, no_faded_counts
-from fmdp.learning.noise import Batches, no_batches, noise_variance, with_batch
+from fmdp.learning.noise import Batches, no_batches, noise_shares, noise_variance, with_batch
 from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.planning.spans import marginals
 from fmdp.testing import strategies
@@ -71,6 +71,47 @@ def test_noise_from_batches_by_hand() -> None:
     assert noise_variance(batches, mean) == pytest.approx([(2 / 9 + 1 / 6) / 2])
     # Nothing seen: as noisy as it can be.
     assert noise_variance(no_batches(1), np.array([0.5])) == pytest.approx([0.25])
+
+
+def test_a_factor_whose_rewards_repeat_has_little_noise() -> None:
+    """Factor 0 gave .5 in five batches: 1/4 assumed, of 1/4 + 4/4 for coins. Its entry that gave
+    only 1 may be a coin, as one that was never visited. Factor 1 gave means of 0, 1, 0, 1 and then
+    .5: a spread of 1, as coins would have given it."""
+    columns = zip(
+        (5.0, 5 * 0.25, 5.0, 2.5),
+        (3.0, 3.0, 3.0, 3.0),
+        (0.0, 0.0, 0.0, 0.0),
+        (5.0, 2.25, 5.0, 2.5),
+        strict=True,
+    )
+    batches = Batches(*(np.array(column) for column in columns))
+    shares = noise_shares(batches, np.array([0, 0, 0, 1]))
+    assert shares == pytest.approx([0.2, 1.0, 1.0, 1.0])
+    mean = np.array([0.5])
+    first = Batches(*(column[:1] for column in batches))
+    assert noise_variance(first, mean, shares[:1]) == pytest.approx([0.2 * 0.25 / 5])
+
+
+def test_a_coin_in_a_factor_without_other_noise_is_tried_again() -> None:
+    """One entry gives .5 a hundred times, so its factor has hardly any noise; another gives 0 once.
+    That may be a coin, so its optimistic reward is that of a coin after one failure: mean 1/4, one
+    sd of 1/4 or Wilson's end, and 1/9."""
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [3], [([0], np.full((2, 2), 0.5))], [([1], np.array([0.5, 0.6, 0.7]))]
+    )
+    statistics = Statistics(model.structure)
+    batches = no_batches(3)
+    for _ in range(100):
+        statistics.record((0,), (0,), [0.5], (0,))
+        batches = with_batch(batches, statistics)
+    statistics.record((0,), (1,), [0.0], (0,))
+    statistics.record((0,), (2,), [0.7], (0,))
+    batches = with_batch(batches, statistics)
+    known, coin, once = optimistic_rewards(statistics, batches, 1.0)
+    assert known == pytest.approx(0.5, abs=1e-3)
+    assert coin == pytest.approx(float(upper_end(0.25, 0.0625, 1.0)))
+    # One visit is enough if the reward is not at an end of the range.
+    assert once == pytest.approx(0.7, abs=0.05)
 
 
 def test_noise_is_found_and_its_absence_too() -> None:

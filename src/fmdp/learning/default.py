@@ -14,8 +14,8 @@ Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, is the
 mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any variance, and
 yet it may be good. The last term vanishes after a few samples: it makes the learner try again what
 failed once. Rewards are treated alike, with c, in units of their range, with the variance of their
-noise learned from the sums of the episodes (noise.py). The plan is that of an ordinary model, so
-every planner works, with alike rows, constraints and effects.
+noise learned from the sums of the episodes, for every entry and its reward factor (noise.py). The
+plan is that of an ordinary model, so every planner works, with alike rows, constraints and effects.
 
 A value that was never seen in N > max(20, sqrt(t) / 2) visits to its row gets no mass after t
 steps, and the posterior is that of the other values. Otherwise a mass of about 1 / N would make
@@ -60,7 +60,14 @@ from fmdp.learning.forgetting import (
     faded_counts,
     no_faded_counts,
 )
-from fmdp.learning.noise import Batches, no_batches, noise_variance, with_batch
+from fmdp.learning.noise import (
+    Batches,
+    no_batches,
+    noise_shares,
+    noise_variance,
+    reward_factors,
+    with_batch,
+)
 from fmdp.learning.pooling import posterior
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.learning.unknown.learner import ScopeLearner
@@ -253,14 +260,16 @@ def optimistic_rewards(
 ) -> Floats:
     """Return the upper end of the mean of every reward entry.
 
-    The prior counts as one observation in the middle of the range. `evidence` is as for
-    `optimistic_model`.
+    The prior counts as one observation in the middle of the range, or as less if the rewards of
+    the factor have little noise (noise.py). `evidence` is as for `optimistic_model`.
     """
     lo, hi = statistics.reward_lo, statistics.reward_hi
     counted = evidence_of(statistics) if evidence is None else evidence
     visits = counted.reward_visits
-    mean = (counted.reward_sums + 0.5) / (visits + 1.0)
-    upper = upper_end(mean, noise_variance(batches, mean) / (visits + 2.0), c)
+    shares = noise_shares(batches, reward_factors(statistics.structure))
+    mean = (counted.reward_sums + 0.5 * shares) / (visits + shares)
+    variance = noise_variance(batches, mean, shares) / (visits + 2.0 * shares)
+    upper = upper_end(mean, variance, c)
     rewards: Floats = np.clip(lo + (hi - lo) * upper, lo, hi)
     return rewards
 
