@@ -25,7 +25,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fmdp.learning.statistics import Floats, Statistics
 from fmdp.model import Structure
@@ -91,7 +90,7 @@ def noise_shares(batches: Batches, factors: Index) -> Floats:
     return shares
 
 
-def noise_variance(batches: Batches, mean: Floats, shares: ArrayLike = 1.0) -> Floats:
+def noise_variance(batches: Batches, mean: Floats, shares: Floats | float = 1.0) -> Floats:
     """Return sigma^2 of every entry, at most a coin's.
 
     `mean` is an estimate of its mean, and `shares` are those of `noise_shares`.
