@@ -5,7 +5,7 @@
     python -m benchmarks.bench_dask slots [--seconds 20]   runs that sleep, on up to 64 slots
     python -m benchmarks.bench_dask startup                first runs, with and without a cache
     python -m benchmarks.bench_dask many                   a store of 10,000 and of 100,000 runs
-    python -m benchmarks.bench_dask draw                   the figure, from the numbers
+    python -m benchmarks.bench_dask draw                   the tables and the figure
 
 A scheduler and workers are started as on separate machines, with one thread each; the driver of
 every sweep is a separate process. Processor times and memory are those of the operating system
@@ -42,7 +42,6 @@ from fmdp.experiments.worker import Task, run_task
 ROOT = Path(__file__).parent.parent
 NUMBERS = ROOT / "docs" / "figures" / "how-many-machines.json"
 TICKS = os.sysconf("SC_CLK_TCK")
-DELAYS = (0.0, 0.001, 0.01, 0.05, 0.1)
 
 SHORT = """
 steps = 100
@@ -75,6 +74,10 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+SLOTS = [[1, 1], [4, 1], [8, 1], [8, 2], [8, 4], [8, 8]]
+"""Processes, and threads of each."""
 
 
 class Cluster:
@@ -207,9 +210,10 @@ def child(spec: Path, out: Path, team: str) -> None:
     workers = team_of(team)
     wall, processor = time.perf_counter(), time.process_time()
     summary = run_sweep(read, out, workers=workers, progress=lambda state: None)
+    if summary.failed:
+        raise RuntimeError(f"{summary.failed} runs failed: {next(iter(summary.errors.values()))}")
     answer = {
         "runs": summary.total,
-        "failed": summary.failed,
         "seconds": time.perf_counter() - wall,
         "driver_processor_seconds": time.process_time() - processor,
         "driver_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
@@ -236,8 +240,6 @@ def sweep(spec: Path, out: Path, team: str, cluster: Cluster | None = None) -> d
             answer[f"{name}_processor_seconds"] = seconds[name] - before[0][name]
         for name in sent:
             answer[f"{name}_bytes"] = sent[name] - before[1][name]
-    if answer["failed"]:
-        raise RuntimeError(f"{answer['failed']} runs failed: {out}")
     return answer
 
 
@@ -299,7 +301,7 @@ def far(arguments: argparse.Namespace) -> dict[str, Any]:
         spec = write(folder, "spec.toml", SLEEPING.format(seeds=arguments.runs, seconds=0.2))
         seeds = [10**6 + i for i in range(2 * arguments.workers)]
         warm = write(folder, "warm.toml", SLEEPING.format(seeds=seeds, seconds=0.5))
-        for delay in DELAYS:
+        for delay in arguments.delays:
             for side in results:
                 delays = {"client_delay": 0.0, "worker_delay": 0.0}
                 delays["client_delay" if side == "client" else "worker_delay"] = delay
@@ -315,13 +317,13 @@ def slots(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure runs that sleep, on 1 to 64 slots, beside what the model predicts."""
     results = {}
     with temporary() as folder:
-        for processes, threads in ((1, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8)):
+        for processes, threads in arguments.slots:
             width = processes * threads
             with Cluster(folder, processes, threads=threads) as cluster:
                 for seconds in (0.1, 1.0):
                     count = round(width * arguments.seconds / seconds)
-                    if count * OVERHEAD.run > arguments.seconds * 2:
-                        continue
+                    if count > 200 * arguments.seconds:
+                        continue  # the machine would be the limit, not the cluster
                     name = f"{width}-{seconds}"
                     warm = SLEEPING.format(seeds=[10**6 + i for i in range(width)], seconds=0.5)
                     sweep(write(folder, "warm.toml", warm), folder / f"w{name}", cluster.address)
@@ -408,33 +410,111 @@ def copies(path: Path, out: Path) -> dict[str, Any]:
 class Overhead:
     """Seconds that a sweep costs beside the runs themselves."""
 
-    run: float = 0.002
+    run: float
     """Of a worker, per run."""
-    driver: float = 0.0007
+    driver: float
     """Of the driver, per run: receiving and storing it."""
-    driver_task: float = 0.002
+    driver_task: float
     """Of the driver, per task."""
-    scheduler: float = 0.002
+    scheduler: float
     """Of the scheduler, per task."""
-    start: float = 5.0
+    start: float
     """Until the workers are up and have loaded their compiled code."""
 
 
-OVERHEAD = Overhead()
+OVERHEAD = Overhead(run=0.0012, driver=0.0006, driver_task=0.0015, scheduler=0.002, start=3.0)
 
 
 def predicted(runs: int, seconds: float, workers: int, cost: Overhead = OVERHEAD) -> float:
-    """Return the seconds of a sweep: the slowest of workers, driver and scheduler."""
-    task_seconds = max(1.0, 0.01 * workers)
+    """Return the seconds of a sweep: the slowest of workers, driver and scheduler.
+
+    `seconds` is the time of one run on a worker.
+    """
     share = -(-runs // (2 * workers))
-    per_task = max(1, min(share, int(task_seconds / seconds)))
-    each = seconds + cost.run
+    per_task = max(1, min(share, int(max(1.0, 0.01 * workers) / seconds)))
     tasks = -(-runs // per_task)
     return max(
-        -(-runs // workers) * each,
+        -(-runs // workers) * (seconds + cost.run),
         runs * cost.driver + tasks * cost.driver_task,
         tasks * cost.scheduler,
     )
+
+
+def table() -> None:
+    """Print the predicted times of sweeps, and compare with those that were measured."""
+    widths = (1, 4, 16, 64, 256)
+    print("| runs | seconds per run |", *(f"{n} workers |" for n in widths))
+    print("|" + "---|" * (2 + len(widths)))
+    for count in (100, 10_000, 1_000_000):
+        for seconds in (0.1, 1.0, 10.0, 60.0):
+            times = [OVERHEAD.start + predicted(count, seconds, n) for n in widths]
+            print(f"| {count:,} | {seconds:g} |", *(f"{said(time)} |" for time in times))
+    measured = json.loads(NUMBERS.read_text())["slots"]
+    print(
+        "\n| slots | seconds per run | runs | predicted | measured | ratio |\n" + "|---" * 6 + "|"
+    )
+    for result in measured.values():
+        runs, sleep, width = result["runs"], result["sleep"], result["slots"]
+        time = predicted(runs, sleep + RUN_SECONDS, width)
+        ratio = result["seconds"] / time
+        print(
+            f"| {width} | {sleep:g} | {runs:,} | {time:.1f} s | {result['seconds']:.1f} s "
+            f"| {ratio:.2f} |"
+        )
+
+
+RUN_SECONDS = 0.003
+"""Time that a run of the sleeping learner takes beside its sleep."""
+
+
+def said(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def draw(arguments: argparse.Namespace) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    numbers = json.loads(arguments.json.read_text())
+    plt.rcParams.update({"font.size": 11})
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+    widths = [2**power for power in range(9)]
+    colours = {0.01: "#CC79A7", 0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
+    for seconds, colour in colours.items():
+        speed = [10_000 * seconds / predicted(10_000, seconds, n) for n in widths]
+        left.plot(widths, speed, color=colour, label=f"runs of {seconds:g} s")
+    for result in numbers["slots"].values():
+        speed = result["runs"] * result["sleep"] / result["seconds"]
+        left.plot(result["slots"], speed, "o", color=colours[result["sleep"]])
+    left.plot(widths, widths, color="#999999", linestyle=":", linewidth=1)
+    left.set_xscale("log", base=2)
+    left.set_yscale("log", base=2)
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_major_formatter("{x:g}")
+    left.set_xlabel("workers")
+    left.set_title("speed-up, predicted (lines) and measured (points)", fontsize=11)
+    left.legend(frameon=False, fontsize=10)
+    looks = {"far": ("#0072B2", "batches"), "far before": ("#D55E00", "one run per task")}
+    for section, (colour, title) in looks.items():
+        for side, line, marker in (("client", "-", "o"), ("workers", "--", "s")):
+            by_delay = numbers[section][side]
+            delays = [1e3 * float(text) for text in by_delay]
+            rates = [result["runs"] / result["seconds"] for result in by_delay.values()]
+            label = f"{title}, {side} far"
+            right.plot(delays, rates, line, marker=marker, color=colour, label=label)
+    right.set_ylim(bottom=0)
+    right.set_xlabel("one-way delay to the scheduler, ms")
+    right.set_title("runs of 0.2 s per second on 8 workers", fontsize=11)
+    right.legend(frameon=False, fontsize=9)
+    for axes in (left, right):
+        axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(NUMBERS.with_suffix(".png"), dpi=150, metadata={"Software": None})
 
 
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -451,12 +531,19 @@ def main() -> None:
         child(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
         return
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=[*MEASUREMENTS])
+    parser.add_argument("what", choices=[*MEASUREMENTS, "draw"])
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--slots", type=json.loads, default=SLOTS)
+    delays = [0.0, 0.001, 0.01, 0.05, 0.1]
+    parser.add_argument("--delays", type=float, nargs="+", default=delays)
     parser.add_argument("--json", type=Path, default=NUMBERS)
     arguments = parser.parse_args()
+    if arguments.what == "draw":
+        table()
+        draw(arguments)
+        return
     numbers = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
     numbers[arguments.what] = MEASUREMENTS[arguments.what](arguments)
     arguments.json.write_text(json.dumps(numbers, indent=1) + "\n")
