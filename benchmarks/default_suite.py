@@ -8,8 +8,8 @@ by that of the better of PSRL c=.75 and DORL c=.03 (both exact, with arithmetic 
 with hindsight problem by problem and statistic by statistic. Over the problems of a suite:
 geometric mean and maximum, with bootstrap intervals over the seeds. `tuning` is for looking at;
 `held-back` was looked at twice, `fresh` was made for an earlier change of the learner, which it
-decided, and `unseen` was run once, when results version 6 was final, and `later` once, when version
-7 was.
+decided, and `unseen` was run once, when results version 6 was final, and `later` when version 7
+was, and again when version 8 was.
 
 Runs are stored one JSON file a learner and suite, and only what is missing is run. Set
 OMP_NUM_THREADS=1 where processes share a machine.
