@@ -16,8 +16,8 @@ in that order, each value up to its cap. Balls, |p - M|_1 <= 2 free: mass is mov
 values to the first. Divergences, KL(M, p) <= free: a concave maximisation over one number
 (`_divergence_value`).
 
-Cost of a step: outer * rep * U * V * inner multiply-adds; docs/how-exact-works.md says how near
-they come to what the machine can do.
+Cost of a step: outer * rep * U * V * inner multiply-adds; docs/exact.md says how near they come to
+what the machine can do.
 """
 
 from __future__ import annotations
