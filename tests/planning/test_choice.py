@@ -49,3 +49,9 @@ def test_an_evaluation_that_stopped_early_is_no_gain(
     assert plan.status is plan_status
     assert plan.policy_gain is None
     assert plan.gain == pytest.approx(1.2, abs=1e-6)
+
+
+def test_parts_with_too_many_states_to_list_are_planned_otherwise() -> None:
+    # The two halves of this tree are exchangeable and have 2^31 states each.
+    chosen = choice.choose_planner_of(fmdp.problem("tree:63,dynamics=ippc"))
+    assert chosen.planner.name == "alp"

@@ -34,7 +34,11 @@ def predicted_cost(parts: Exchangeable) -> PredictedCost:
     Each regime of a group has a chance step for every way in which parts with rows of their own may
     act. Raise TooLarge if there are too many counts, or if the rows of a part depend on too much.
     """
-    common = count([parts.model.structure.all_sizes[v] for v in parts.common_states])
+    sizes = parts.model.structure.all_sizes
+    common = count([sizes[v] for v in parts.common_states])
+    for group in parts.groups:  # before the states of a part are listed
+        n_states = count([sizes[v] for v in group.states[0]])
+        refuse_many_counts(n_compositions(group.n_parts, n_states))
     locals_ = [LocalSpace(parts, g) for g in range(len(parts.groups))]
     states = common * math.prod(local.n_counts for local in locals_)
     refuse_many_counts(states)
