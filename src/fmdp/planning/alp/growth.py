@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.deadlines import Deadline, TimeUp
+from fmdp._base.memory import available_memory
 from fmdp.errors import TooLarge
 from fmdp.model import FactoredMDP, Structure
 from fmdp.model.expansion import without_draws
@@ -78,6 +79,9 @@ variance and cost time."""
 _LEADING, _LONGER = 4, 8
 """Number of policies that are judged again at the end, and how many times as long: more guard
 better against lucky estimates, and cost time."""
+_GROWN_BYTES, _TIGHTENED_BYTES = 1 << 28, 700 << 20
+"""Memory of the network of a basis that has grown, and of the one that tightens the bound in a few
+rounds: a pass over 256 MB takes a fifth of a second, and a program needs hundreds of passes."""
 _STALLED = 0.9
 """A gap that has not shrunk below this share of itself has stalled. The gaps of circles that are
 worth growing shrink to .8 or less in every round."""
@@ -180,7 +184,7 @@ class _BasisGrowth:
             reason = self.grow()
             if reason != "interrupt":
                 self.choose()
-            if reason in ("size", "stall"):
+            if reason in ("size", "stall", "memory"):
                 with suppress(TimeUp):
                     self.rise = self.estimated_rise()
         except TooLarge:
@@ -200,7 +204,12 @@ class _BasisGrowth:
             self.symmetry = symmetry_of(self.model, self.deadline)
         scopes = first_scopes(self.structure, self.symmetry)
         while True:
-            errors = self.solve(scopes)
+            try:
+                errors = self.solve(scopes)
+            except TooLarge as error:
+                if self.best is None:
+                    raise
+                return "size" if error.limit_bytes == _GROWN_BYTES else "memory"
             if self.failed is None and errors is None and self.deadline.expired():
                 return "time"
             if self.failed is not None or errors is None:
@@ -297,11 +306,13 @@ class _BasisGrowth:
             return True
         basis = make_basis(self.structure, scopes)
         begin = {block.scope: self.tight[block.columns] for block in basis.blocks}
-        prepared = self.prepared(with_basis(self.settings, wider), scopes)
+        prepared = self.prepared(with_basis(self.settings, wider), scopes, _TIGHTENED_BYTES)
         try:
             bound = prepared.tightened(self.model, begin, TIGHTENING_ROUNDS)
         except TimeUp:
             return False
+        except TooLarge:
+            return True
         if bound is not None:
             self.bound = min(self.bound, bound)
             self.record(prepared.basis.size, "average", None, bound, None)
@@ -316,11 +327,19 @@ class _BasisGrowth:
     def may_grow(self, scopes: tuple[Scope, ...]) -> bool:
         return within_limits(self.structure, scopes, self.symmetry)
 
-    def prepared(self, settings: ALPSettings, scopes: tuple[Scope, ...]) -> PreparedALP:
-        """Prepare a program over these scopes for the remaining time."""
+    def prepared(
+        self, settings: ALPSettings, scopes: tuple[Scope, ...], most_bytes: int = _GROWN_BYTES
+    ) -> PreparedALP:
+        """Prepare a program over these scopes for the remaining time.
+
+        The first basis may use all memory, a larger one `most_bytes`.
+        """
         left = self.deadline.remaining()
         if left is not None:
             settings = replace(settings, max_seconds=max(left, 1e-3))
+        if self.best is not None:
+            limit = settings.memory_limit or available_memory() // 2
+            settings = replace(settings, memory_limit=min(limit, most_bytes))
         return PreparedALP(
             settings,
             self.structure,
