@@ -142,6 +142,40 @@ def test_the_command_line_speaks_once(tmp_path):
         assert refused.stderr.startswith("fmdp: ")
 
 
+def test_a_time_limit_before_the_first_sweep_is_a_status():
+    command = ("-m", "fmdp", "plan", "circle:6", "--engine", "mpi", "--max-seconds", "1e-9")
+    done = run(2, *command, "--json", check=False)
+    assert json.loads(done.stdout)["status"] == "time_limit"
+    assert "Traceback" not in done.stderr
+
+
+def test_checkpoints_delete_nothing_else_and_are_refused_if_damaged(tmp_path):
+    kept = tmp_path / "results" / "notes.txt"
+    kept.parent.mkdir()
+    kept.write_text("mine")
+    command = ("-m", "fmdp", "plan", "circle:6", "--engine", "mpi", "--json")
+    saving = ("--checkpoint", tmp_path, "--checkpoint-every", "0")
+    run(2, *command, *saving, "--max-iterations", "3", check=False)
+    file = tmp_path / "checkpoint.json"
+    whole = file.read_text()
+    damaged = json.loads(whole)
+    damaged["content"]["sweeps"] += 1
+    for text in (json.dumps(damaged), json.dumps(damaged | {"content": None}), "{"):
+        file.write_text(text)
+        refused = run(2, *command, *saving, "--resume", check=False)
+        assert refused.returncode == 2
+        assert "is damaged" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    file.write_text(whole)
+    assert json.loads(run(2, *command, *saving, "--resume").stdout)["mpi"]["resumed"]
+    assert kept.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [kept.parent]
+    refused = run(2, *command, "--checkpoint", kept, check=False)
+    assert refused.returncode == 2
+    assert "cannot be a checkpoint folder" in refused.stderr
+    assert kept.read_text() == "mine"
+
+
 def test_too_many_ranks_are_refused():
     layout = choose_layout(problem("circle:4").structure)
     with pytest.raises(InvalidParameter, match="at most 4 MPI ranks; got 5"):

@@ -40,7 +40,7 @@ class DividedArray:
         starts = [0]
         for file in sorted(folder.glob(f"{name}-*.npy")):
             try:
-                part = np.load(file, mmap_mode="r", allow_pickle=False)
+                part = np.lib.format.open_memmap(file, mode="r")
             except (OSError, ValueError, EOFError) as error:
                 raise FileProblem(f"{file}: is no part of an array ({reason(error)})") from None
             first = file.stem.removeprefix(f"{name}-")
@@ -56,8 +56,11 @@ class DividedArray:
 
     @property
     def rows(self) -> int:
-        """Length of the axis before the last one."""
-        return int(self._parts[0].shape[-2])
+        """Length of the first of two axes; raise FileProblem if there is another number of axes."""
+        shape = self._parts[0].shape
+        if len(shape) != 2 or shape[0] == 0:
+            raise FileProblem(f"{self.label}: must have two axes, none empty; got shape {shape}")
+        return int(shape[0])
 
     def entry(self, index: int) -> Any:
         """Return one entry, of the last axis if there are several."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fmdp._base.interrupts import held
 from fmdp.cli import options
 from fmdp.cli.output import print_json, refuse_unwritable
 from fmdp.cli.plan_output import (
@@ -59,18 +58,16 @@ def plan_mpi(
         with _ending_together(ranks):
             if saving.resume and saving.checkpoint is None:
                 raise InvalidParameter("--resume needs the folder of --checkpoint")
-            settings = _settings(problem, request, limit)
+            # A file that one rank cannot read must not leave the others waiting.
+            settings = ranks.each(lambda: _settings(problem, request, limit))
             if out is not None:
                 ranks.from_first(lambda: refuse_unwritable(out, problem))
-            model = _model(problem, ranks)
+            model = ranks.each(lambda: problem_of(problem))
             structure = model.structure
             result |= {"states": structure.n_states, "actions": structure.n_actions}
             result["remarks"] = list(model.remarks)
             imported = time.perf_counter()
             solution = _planned(model, settings, ranks, problem, saving)
-            if out is not None and solution.policy is not None:
-                with held():  # another Ctrl-C must not interrupt the saving
-                    solution.policy.save(out)
             peak = ranks.largest(np.array([float(peak_memory() or 0)]))[0]
     except FmdpError as error:
         if not ranks.is_first:
@@ -102,6 +99,9 @@ def _ending_together(ranks: Ranks) -> Iterator[None]:
         yield
     except FmdpError:
         raise
+    except KeyboardInterrupt:
+        ranks.end_job(130)
+        raise
     except BaseException:
         traceback.print_exc()
         ranks.end_job()
@@ -119,22 +119,16 @@ def _settings(problem: str, request: options.PlannerRequest, limit: list[str] | 
     return Exact.make(with_horizon_of_problem(problem, settings))
 
 
-def _model(problem: str, ranks: Ranks) -> FactoredMDP:
-    """Return the model; if one rank cannot build it, all raise the error."""
-    models: list[FactoredMDP] = []
-    ranks.together(lambda: models.append(problem_of(problem)))
-    return models[0]
-
-
 def _planned(
     model: FactoredMDP, settings: Exact, ranks: Ranks, problem: str, saving: Saving
 ) -> PlanOverRanks:
-    checkpoints: dict[str, Any] = {
+    files: dict[str, Any] = {
+        "out": saving.out,
         "checkpoint": saving.checkpoint,
         "checkpoint_seconds": saving.checkpoint_every,
         "resume": saving.resume,
     }
     if not ranks.is_first:
-        return plan_over_ranks(model, settings, ranks, **checkpoints)
+        return plan_over_ranks(model, settings, ranks, **files)
     with progress(f"planning {problem} on {ranks.size} MPI ranks") as report:
-        return plan_over_ranks(model, settings, ranks, progress=report, **checkpoints)
+        return plan_over_ranks(model, settings, ranks, progress=report, **files)

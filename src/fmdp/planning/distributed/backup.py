@@ -163,7 +163,7 @@ class RanksBackup(Backup):
         return float(self.ranks.largest(np.array([value]))[0])
 
     def digest_of_all(self, digest: bytes) -> bytes:
-        return hashlib.sha256(b"".join(self.ranks.together(lambda: digest))).digest()
+        return hashlib.sha256(b"".join(self.ranks.all_of(digest))).digest()
 
     def mean(self, vector: Vector) -> float:
         own = [float(vector[a:b].sum()) for a, b in pairwise(self.share.cell_starts)]

@@ -3,14 +3,18 @@
 A resumed plan continues with the same bits, on any number of ranks.  Arrays are written in parts to
 a new subfolder.  Then the file `checkpoint.json`, which names the subfolder, is replaced in one
 step, and the old subfolder is deleted: whenever a job is killed, one whole checkpoint is left.
+Nothing else in the folder is touched.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,8 @@ VERSION = 1
 SECONDS = 600.0
 """Default time between two checkpoints."""
 _FILE = "checkpoint.json"
+_ARRAYS = "arrays-"
+"""What the names of subfolders begin with: others are not deleted."""
 
 Part = tuple[NDArray[Any], int]
 """A rank's part of an array, and the index of its first entry along the last axis."""
@@ -39,7 +45,7 @@ class Checkpoints:
     Parameters
     ----------
     folder
-        Where it is; made when the first checkpoint is written.
+        Where it is; made if missing.
     ranks
         The ranks that plan together.
     identity
@@ -50,6 +56,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, ranks: Ranks, identity: str, every: float = SECONDS) -> None:
         self._folder, self._ranks, self._identity, self._every = folder, ranks, identity, every
+        ranks.from_first(lambda: _require_writable(folder))
         self._written = ranks.clock()
         self.count = 0
         """Checkpoints written so far."""
@@ -60,7 +67,7 @@ class Checkpoints:
 
     def write(self, content: Mapping[str, Any], arrays: Mapping[str, Part]) -> None:
         """Replace the checkpoint; raise FileProblem on all ranks if one cannot write its part."""
-        ranks, name = self._ranks, self._ranks.from_first(lambda: secrets.token_hex(8))
+        ranks, name = self._ranks, self._ranks.from_first(lambda: _ARRAYS + secrets.token_hex(8))
         target = self._folder / name
 
         def write_own() -> None:
@@ -69,15 +76,14 @@ class Checkpoints:
 
         def finish() -> None:
             header = {"format": FORMAT, "version": VERSION, "plan": self._identity}
-            text = json.dumps({**header, "arrays": name, "content": content})
+            header |= {"digest": _digest(content), "arrays": name}
+            text = json.dumps({**header, "content": content})
             write_atomically(self._folder / _FILE, text)
-            for old in self._folder.iterdir():
-                if old.is_dir() and old.name != name:
-                    shutil.rmtree(old, ignore_errors=True)
+            self._delete_arrays(name)
 
         try:
             ranks.from_first(lambda: _make(target))
-            ranks.together(write_own)
+            ranks.each(write_own)
             ranks.from_first(finish)
         except FileProblem:
             ranks.from_first(lambda: shutil.rmtree(target, ignore_errors=True))
@@ -87,7 +93,7 @@ class Checkpoints:
 
     def read(self) -> Mapping[str, Any] | None:
         """Return the content of the checkpoint, None if there is none; raise FileProblem if it
-        belongs to another plan."""
+        is damaged or belongs to another plan."""
         file = self._folder / _FILE
 
         def load() -> Any:
@@ -97,10 +103,13 @@ class Checkpoints:
                 header = json.loads(read_file(file, "a checkpoint"))
                 known = header["format"], header["version"]
                 plan, arrays, content = header["plan"], header["arrays"], header["content"]
+                whole = header["digest"] == _digest(content) and Path(arrays).name == arrays
             except (ValueError, KeyError, TypeError):
-                known, plan, arrays, content = ("", 0), "", "", None
-            if known != (FORMAT, VERSION) or Path(str(arrays)).name != arrays:
+                raise FileProblem(f"{file}: is damaged, or no checkpoint of fmdp") from None
+            if known != (FORMAT, VERSION):
                 raise FileProblem(f"{file}: is no checkpoint of this version of fmdp")
+            if not whole:
+                raise FileProblem(f"{file}: is damaged")
             if plan != self._identity:
                 raise FileProblem(
                     f"{file}: is the checkpoint of a plan with another model or other settings; "
@@ -117,22 +126,40 @@ class Checkpoints:
 
     def array(self, name: str, count: int, first: int, end: int, kind: str = "f") -> NDArray[Any]:
         """Return a range of an array of the checkpoint that was read."""
-        own: list[NDArray[Any]] = []
-
-        def read() -> None:
-            own.append(DividedArray(self._arrays, name, count, kind).read(first, end))
-
-        self._ranks.together(read)
-        return own[0]
+        return self._ranks.each(
+            lambda: DividedArray(self._arrays, name, count, kind).read(first, end)
+        )
 
     def delete(self) -> None:
-        """Delete the checkpoint, which is of no use after the plan is finished."""
+        """Delete the checkpoint, which is of no use after the plan is finished, and its folder if
+        that is then empty."""
 
         def remove() -> None:
-            if (self._folder / _FILE).exists():
-                shutil.rmtree(self._folder, ignore_errors=True)
+            with suppress(OSError):  # what cannot be deleted must not cost the plan
+                (self._folder / _FILE).unlink(missing_ok=True)
+                self._delete_arrays()
+                self._folder.rmdir()
 
         self._ranks.from_first(remove)
+
+    def _delete_arrays(self, kept: str | None = None) -> None:
+        for old in self._folder.glob(f"{_ARRAYS}*"):
+            if old.name != kept:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def _require_writable(folder: Path) -> None:
+    """Make a folder; raise FileProblem now, not after the first hours, if it cannot be used."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileProblem(f"{folder}: cannot be a checkpoint folder ({reason(error)})") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise FileProblem(f"{folder}: cannot be a checkpoint folder (it is not writable)")
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _make(folder: Path) -> None:

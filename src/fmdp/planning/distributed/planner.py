@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmdp._base.deadlines import TimeUp
 from fmdp.elimination.alignment import aligned
 from fmdp.errors import InvalidParameter
 from fmdp.model import FactoredMDP, Structure
@@ -69,6 +70,7 @@ def plan_over_ranks(
     ranks: Ranks | None = None,
     *,
     progress: Progress | None = None,
+    out: str | Path | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = SECONDS,
     resume: bool = False,
@@ -85,6 +87,8 @@ def plan_over_ranks(
         The ranks that plan together; by default all processes of the job.
     progress
         Called after each chunk of sweeps, on rank 0 alone.
+    out
+        Where the policy is saved, before the checkpoint is deleted; None for no file.
     checkpoint
         A folder that all ranks can write to; None for no checkpoints.
     checkpoint_seconds
@@ -100,11 +104,12 @@ def plan_over_ranks(
     Raises
     ------
     InvalidParameter
-        If the settings ask for what this engine does not do, or there are too many ranks.
+        If the settings ask for what this engine does not do, there are too many ranks, or there is
+        a checkpoint and `resume` is false.
     TooLarge
         If a rank's share needs more than its memory limit.
     FileProblem
-        If a checkpoint cannot be written or read, or there is one and `resume` is false.
+        If a checkpoint or the policy cannot be written, or a checkpoint cannot be read.
     """
     check_model(model, "plan")
     ranks = Ranks() if ranks is None else ranks
@@ -117,11 +122,17 @@ def plan_over_ranks(
     with ranks.interruptible():
         started = ranks.clock()
         ranks.traffic = Traffic()
-        job = _Job(model, settings, ranks, started)
+        try:
+            job = _Job(model, settings, ranks, started)
+        except (TimeUp, KeyboardInterrupt) as error:
+            plan = settings.unprepared(model.structure, error, started)
+            return PlanOverRanks(replace(plan, seconds=ranks.clock() - started), None)
         job.progress = progress if ranks.is_first else None
         if checkpoint is not None:
             job.use_checkpoints(Path(checkpoint), checkpoint_seconds, resume)
         result = job.finite() if settings.criterion == "finite" else job.sweeps()
+        if out is not None and result.policy is not None:
+            result.policy.save(out)
         finished = result.plan.status is Status.CONVERGED
         if job.checkpoints is not None and finished:
             job.checkpoints.delete()
@@ -145,7 +156,7 @@ class _Job:
         )
         self.discount = 1.0 if settings.discount is None else settings.discount
         self.backup = RanksBackup(
-            expand(model),
+            ranks.each(lambda: expand(model)),  # one rank may have too little memory
             ranks,
             memory_limit=settings.memory_limit,
             deadline=self.limits.deadline,
@@ -165,7 +176,6 @@ class _Job:
     def _identity(self) -> str:
         """Return a digest of everything that the numbers of the plan depend on."""
         settings, cut = self.settings, self.backup.cut
-        digest = hashlib.sha256()
         values = (
             settings.criterion,
             settings.discount,
@@ -173,20 +183,13 @@ class _Job:
             self.limits.tolerance,
             settings.ties,
             settings.tie_seed,
-            self.structure.state_sizes,
-            self.structure.action_sizes,
-            self.structure.transition_scopes,
-            self.structure.reward_scopes,
-            self.structure.constraints,
+            self.model.content_hash,
             cut.layout.order,
             cut.layout.pieces,
             cut.known,
             cut.spread,
         )
-        digest.update(repr(values).encode())
-        for table in (*self.model.transitions, *self.model.rewards):
-            digest.update(np.ascontiguousarray(table).tobytes())
-        return digest.hexdigest()
+        return hashlib.sha256(repr(values).encode()).hexdigest()
 
     def _part(self, vector: NDArray[Any]) -> tuple[NDArray[Any], int]:
         """Return a vector of this rank with the index of its first entry."""

@@ -59,7 +59,7 @@ class PolicyParts:
         ranks = self._ranks
         folder = ranks.from_first(lambda: _new_folder(target))
         try:
-            ranks.together(lambda: write_part(folder, TABLES, self.tables, self._first))
+            ranks.each(lambda: write_part(folder, TABLES, self.tables, self._first))
             ranks.from_first(lambda: self._finish(target, folder))
         except FmdpError:
             ranks.from_first(lambda: shutil.rmtree(folder, ignore_errors=True))

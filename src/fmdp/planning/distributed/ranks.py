@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 Vector = NDArray[np.float64]
+Result = TypeVar("Result")
 
 _GO_ON, _TIME_UP, _INTERRUPTED = range(3)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -95,22 +96,26 @@ class Ranks:
             raise error
         return result
 
-    def together(self, work: Callable[[], Any]) -> list[Any]:
-        """Do the work of each rank and return the results of all ranks, in their order.
+    def each(self, work: Callable[[], Result]) -> Result:
+        """Do the work of each rank and return this rank's result.
 
-        If some fail, all ranks raise the exception of the first of them.
+        If some fail, all ranks raise the exception of the first of them.  The work must not wait
+        for other ranks.
         """
-        result: Any = None
+        result: Result | None = None
         error: Exception | None = None
         try:
             result = work()
         except Exception as caught:
             error = caught
-        outcomes = self._comm.allgather((result, error))
-        for _, failure in outcomes:
+        for failure in self._comm.allgather(error):
             if failure is not None:
                 raise failure
-        return [outcome for outcome, _ in outcomes]
+        return cast("Result", result)
+
+    def all_of(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in their order."""
+        return list(self._comm.allgather(value))
 
     def largest(self, values: Vector) -> Vector:
         """Return the largest value of each entry over all ranks."""
@@ -136,9 +141,9 @@ class Ranks:
         self.traffic.bytes_sent += 8 * (sum(counts) - counts[self.rank])
         self.traffic.exchanges += 1
 
-    def end_job(self) -> None:
+    def end_job(self, status: int = 1) -> None:
         """End all processes of the job: the others would wait for this one for ever."""
-        self._comm.Abort(1)
+        self._comm.Abort(status)
 
     def check(self, deadline: Deadline) -> None:
         """Raise KeyboardInterrupt or TimeUp on all ranks if one was interrupted or is too late."""

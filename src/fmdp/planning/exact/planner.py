@@ -131,7 +131,7 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
                 deadline=limits.deadline,
             )
         except (TimeUp, KeyboardInterrupt) as error:
-            return self._unprepared(model.structure, error, started)
+            return self.unprepared(model.structure, error, started)
         if self.criterion == "finite":
             refuse_stages(self, model.structure, backup.predicted_bytes)
         h = aligned(backup.n_states)
@@ -154,9 +154,10 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
             return ()
         return tuple(2 * 8 + PROOF_BYTES + 2 * 8 + 2 * 4 * kept for kept in PREFERRED_KEPT)
 
-    def _unprepared(
+    def unprepared(
         self, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
     ) -> Plan:
+        """Return the plan if the deadline or Ctrl-C came before the first sweep."""
         plan = unprepared(self, structure, error, started)
         if self.criterion != "finite":
             return plan
@@ -197,7 +198,7 @@ class PreparedExact(PreparedOnEngine):
         try:
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
-            return settings._unprepared(self.structure, error, started)
+            return settings.unprepared(self.structure, error, started)
         # Checked once: reading the free memory takes longer than a small plan.
         if settings.criterion == "finite" and backup.predicted_bytes not in self._stages_fit:
             refuse_stages(settings, self.structure, backup.predicted_bytes)
