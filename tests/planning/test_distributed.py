@@ -211,15 +211,21 @@ def test_permute_is_a_transpose():
 
 def test_divided_arrays_are_read_in_any_range(tmp_path):
     whole = np.arange(24.0).reshape(2, 12)
+    checksums = {}
     for first, end in ((0, 5), (5, 6), (6, 12)):
-        write_part(tmp_path, "x", whole[:, first:end], first)
-    array = DividedArray(tmp_path, "x", 12, "f")
+        checksums |= write_part(tmp_path, "x", whole[:, first:end], first)
+    array = DividedArray(tmp_path, "x", 12, "f", checksums)
     assert (array.read(4, 7) == whole[:, 4:7]).all()
     assert (array.entry(5) == whole[:, 5]).all()
     for count, kind in ((13, "f"), (12, "u")):
         with pytest.raises(FileProblem):
             DividedArray(tmp_path, "x", count, kind)
-    (tmp_path / f"x-{5:016d}.npy").write_bytes(b"no array")
+    part = tmp_path / f"x-{5:016d}.npy"
+    part.write_bytes(part.read_bytes()[:-1] + b"\x01")  # an entry of another value
+    assert DividedArray(tmp_path, "x", 12, "f").entry(5)[1] != whole[1, 5]
+    with pytest.raises(FileProblem, match="is damaged"):
+        DividedArray(tmp_path, "x", 12, "f", checksums)
+    part.write_bytes(b"no array")
     with pytest.raises(FileProblem, match="is no part of an array"):
         DividedArray(tmp_path, "x", 12, "f")
 

@@ -6,6 +6,8 @@ are read as memory maps, so that a reader holds no more than it asks for.
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +20,36 @@ from fmdp.errors import FileProblem
 Array = NDArray[Any]
 
 
-def write_part(folder: Path, name: str, part: Array, first: int) -> None:
-    """Write the entries from `first` on; raise FileProblem if the disk does not take them."""
+Checksums = Mapping[str, int]
+"""A checksum of the entries of every part, by the name of its file."""
+
+
+def write_part(folder: Path, name: str, part: Array, first: int) -> dict[str, int]:
+    """Write the entries from `first` on and return the checksum of the file.
+
+    Raises FileProblem if the disk does not take them.
+    """
     file = folder / f"{name}-{first:016d}.npy"
+    part = np.ascontiguousarray(part)
     try:
         np.save(file, part, allow_pickle=False)
     except OSError as error:
         raise FileProblem(f"{file}: cannot be written ({reason(error)})") from None
+    return {file.name: zlib.crc32(part.data)}
 
 
 class DividedArray:
     """An array whose parts are files of one folder.
 
-    Raises FileProblem if a part is missing, or of another type or shape than the others.
+    Raises FileProblem if a part is missing, or of another type or shape than the others, or if its
+    checksum is not the one that is given.
     """
 
-    def __init__(self, folder: Path, name: str, count: int, kind: str) -> None:
-        """`count` is the length of the last axis, `kind` the kind of the entries as in NumPy."""
+    def __init__(
+        self, folder: Path, name: str, count: int, kind: str, checksums: Checksums | None = None
+    ) -> None:
+        """`count` is the length of the last axis, `kind` the kind of the entries as in NumPy.
+        Without `checksums` the entries are not read before they are needed."""
         self.label, self._count = f"{folder}/{name}", count
         self._parts: list[Array] = []
         starts = [0]
@@ -48,6 +63,8 @@ class DividedArray:
             follows = first == f"{starts[-1]:016d}" and part.shape[:-1] == rows
             if part.dtype.kind != kind or part.ndim == 0 or not follows:
                 raise FileProblem(f"{file}: does not continue the part before it")
+            if checksums is not None and checksums.get(file.name) != zlib.crc32(part.data):
+                raise FileProblem(f"{file}: is damaged")
             self._parts.append(part)
             starts.append(starts[-1] + part.shape[-1])
         if starts[-1] != count:

@@ -70,20 +70,24 @@ class Checkpoints:
         ranks, name = self._ranks, self._ranks.from_first(lambda: _ARRAYS + secrets.token_hex(8))
         target = self._folder / name
 
-        def write_own() -> None:
+        def write_own() -> dict[str, int]:
+            checksums: dict[str, int] = {}
             for label, (part, first) in arrays.items():
-                write_part(target, label, part, first)
+                checksums |= write_part(target, label, part, first)
+            return checksums
 
         def finish() -> None:
             header = {"format": FORMAT, "version": VERSION, "plan": self._identity}
-            header |= {"digest": _digest(content), "arrays": name}
+            header |= {"digest": _digest(content), "arrays": name, "checksums": checksums}
             text = json.dumps({**header, "content": content})
             write_atomically(self._folder / _FILE, text)
             self._delete_arrays(name)
 
         try:
             ranks.from_first(lambda: _make(target))
-            ranks.each(write_own)
+            checksums: dict[str, int] = {}
+            for written in ranks.all_of(ranks.each(write_own)):
+                checksums |= written
             ranks.from_first(finish)
         except FileProblem:
             ranks.from_first(lambda: shutil.rmtree(target, ignore_errors=True))
@@ -104,6 +108,7 @@ class Checkpoints:
                 known = header["format"], header["version"]
                 plan, arrays, content = header["plan"], header["arrays"], header["content"]
                 whole = header["digest"] == _digest(content) and Path(arrays).name == arrays
+                checksums = dict(header["checksums"])
             except (ValueError, KeyError, TypeError):
                 raise FileProblem(f"{file}: is damaged, or no checkpoint of fmdp") from None
             if known != (FORMAT, VERSION):
@@ -115,20 +120,23 @@ class Checkpoints:
                     f"{file}: is the checkpoint of a plan with another model or other settings; "
                     f"give another --checkpoint folder, or delete this one"
                 )
-            return arrays, content
+            return arrays, checksums, content
 
         found = self._ranks.from_first(load)
         if found is None:
             return None
         self._arrays = self._folder / found[0]
-        content: Mapping[str, Any] = found[1]
+        self._checksums: Mapping[str, int] = found[1]
+        content: Mapping[str, Any] = found[2]
         return content
 
     def array(self, name: str, count: int, first: int, end: int, kind: str = "f") -> NDArray[Any]:
         """Return a range of an array of the checkpoint that was read."""
-        return self._ranks.each(
-            lambda: DividedArray(self._arrays, name, count, kind).read(first, end)
-        )
+
+        def read() -> NDArray[Any]:
+            return DividedArray(self._arrays, name, count, kind, self._checksums).read(first, end)
+
+        return self._ranks.each(read)
 
     def delete(self) -> None:
         """Delete the checkpoint, which is of no use after the plan is finished, and its folder if
