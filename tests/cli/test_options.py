@@ -19,7 +19,7 @@ from fmdp.planning.registry import PLANNERS
 from .conftest import Ran
 
 BY_TEXT_ALONE = {"weight_cap", "targets", "threads", "relevance", "intervals", "gap"}
-BY_TEXT_ALONE |= {"groups", "average", "policy", "simulated_steps", "seed"}
+BY_TEXT_ALONE |= {"groups", "average", "policy", "simulated_steps", "seed", "vectors"}
 """Settings without an option (`--planner alp,targets=split`), or with a flag (--robust)."""
 
 
