@@ -43,9 +43,11 @@ def mpiexec() -> str:
     return found
 
 
-def run(ranks: int, *command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run(
+    ranks: int, *command: object, check: bool = True, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     words = [mpiexec(), "-n", str(ranks), sys.executable, *map(str, command)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=600, check=check)
+    return subprocess.run(words, capture_output=True, text=True, timeout=600, check=check, cwd=cwd)
 
 
 def test_plans_over_1_2_and_4_ranks(tmp_path):
@@ -131,7 +133,6 @@ def test_the_command_line_speaks_once(tmp_path):
     assert load_policy(out).state_sizes == (2,) * 6
     for wrong in (
         ("--planner", "alp"),
-        ("--resume",),
         ("--limit", "x<=1"),
         ("--memory-limit", "1000"),
     ):
@@ -174,6 +175,19 @@ def test_checkpoints_delete_nothing_else_and_are_refused_if_damaged(tmp_path):
     assert refused.returncode == 2
     assert "cannot be a checkpoint folder" in refused.stderr
     assert kept.read_text() == "mine"
+
+
+def test_resume_alone_uses_a_folder_named_after_the_plan(tmp_path):
+    """A plan with a limit, then one without: the second continues."""
+    command = ("-m", "fmdp", "plan", "circle:6", "--engine", "mpi", "--json", "--resume")
+    saving = (*command, "--checkpoint-every", "0")
+    stopped = run(2, *saving, "--max-iterations", "3", check=False, cwd=tmp_path)
+    (folder,) = tmp_path.glob("fmdp-checkpoint-*")
+    resumed = json.loads(run(1, *saving, cwd=tmp_path).stdout)
+    assert not json.loads(stopped.stdout)["mpi"]["resumed"]
+    assert resumed["mpi"]["resumed"]
+    assert resumed["status"] == "converged"
+    assert not folder.exists()
 
 
 def test_too_many_ranks_are_refused():

@@ -92,7 +92,11 @@ def plan(
     ] = 600.0,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Continue from the checkpoint, if there is one."),
+        typer.Option(
+            "--resume",
+            help="Continue from the checkpoint if there is one. Without --checkpoint it is in a "
+            "folder of the current one that is named after the plan.",
+        ),
     ] = False,
     json: options.Json = False,
 ) -> int:

@@ -56,8 +56,6 @@ def plan_mpi(
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem, "planner": Exact.name}
     try:
         with _ending_together(ranks):
-            if saving.resume and saving.checkpoint is None:
-                raise InvalidParameter("--resume needs the folder of --checkpoint")
             # A file that one rank cannot read must not leave the others waiting.
             settings = ranks.each(lambda: _settings(problem, request, limit))
             if out is not None:

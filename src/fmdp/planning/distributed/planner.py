@@ -90,7 +90,8 @@ def plan_over_ranks(
     out
         Where the policy is saved, before the checkpoint is deleted; None for no file.
     checkpoint
-        A folder that all ranks can write to; None for no checkpoints.
+        A folder that all ranks can write to.  Without one there are checkpoints only if `resume` is
+        true, in a folder of the current one that is named after the plan.
     checkpoint_seconds
         Least time between two checkpoints.
     resume
@@ -128,8 +129,8 @@ def plan_over_ranks(
             plan = settings.unprepared(model.structure, error, started)
             return PlanOverRanks(replace(plan, seconds=ranks.clock() - started), None)
         job.progress = progress if ranks.is_first else None
-        if checkpoint is not None:
-            job.use_checkpoints(Path(checkpoint), checkpoint_seconds, resume)
+        if checkpoint is not None or resume:
+            job.use_checkpoints(checkpoint, checkpoint_seconds, resume)
         result = job.finite() if settings.criterion == "finite" else job.sweeps()
         if out is not None and result.policy is not None:
             result.policy.save(out)
@@ -164,8 +165,10 @@ class _Job:
 
     # ---- checkpoints ----------------------------------------------------------------------------
 
-    def use_checkpoints(self, folder: Path, every: float, resume: bool) -> None:
-        self.checkpoints = Checkpoints(folder, self.ranks, self._identity(), every)
+    def use_checkpoints(self, folder: str | Path | None, every: float, resume: bool) -> None:
+        identity = self._identity()
+        folder = Path(f"fmdp-checkpoint-{identity[:12]}" if folder is None else folder)
+        self.checkpoints = Checkpoints(folder, self.ranks, identity, every)
         self.saved = self.checkpoints.read()
         if self.saved is not None and not resume:
             raise InvalidParameter(
