@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -31,20 +30,15 @@ from fmdp.cli.plan_output import (
     with_horizon_of_problem,
 )
 from fmdp.cli.progress import progress
-from fmdp.errors import Infeasible, InvalidParameter, TooLarge
+from fmdp.errors import Infeasible, InvalidParameter, TooLarge, did_you_mean
 from fmdp.planning.constrained.limits import limits_from_texts
 
 if TYPE_CHECKING:
     from fmdp.planning.plan import Plan
 
 
-class Engine(StrEnum):
-    """Where exact plans run."""
-
-    THREADS = "threads"
-    MPI = "mpi"
-
-
+ENGINES = ("threads", "mpi")
+"""Where exact plans run."""
 # A planner whose time is used up by building the model still gets a moment to report that.
 _LEAST_SECONDS = 1e-3
 # Python drops an exception that is raised inside a destructor, so the alarm repeats.
@@ -73,12 +67,13 @@ def plan(
         ),
     ] = None,
     engine: Annotated[
-        Engine,
+        str,
         typer.Option(
+            metavar="threads|mpi",
             help="Where exact plans run: the threads of this process, or all processes of a job "
             "that mpiexec has started.",
         ),
-    ] = Engine.THREADS,
+    ] = "threads",
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -88,8 +83,13 @@ def plan(
         ),
     ] = None,
     checkpoint_every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Least time between two checkpoints.")
-    ] = 600.0,
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Least time between two checkpoints, 600 by default.",
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -106,14 +106,21 @@ def plan(
     """
     if robust:
         request = request._replace(settings={**request.settings, "intervals": "robust"})
-    if engine is Engine.MPI:
+    if engine not in ENGINES:
+        raise InvalidParameter(
+            f"--engine must be one of {', '.join(ENGINES)}; got {engine!r}"
+            f"{did_you_mean(engine, ENGINES)}"
+        )
+    if engine == "mpi":
         # Imported on use: it needs an MPI library.
         from fmdp.cli.plan_mpi import Saving, plan_mpi
 
         saving = Saving(out, checkpoint, checkpoint_every, resume)
         return plan_mpi(problem, request, limit, saving, json)
-    if checkpoint is not None or resume:
-        raise InvalidParameter("--checkpoint and --resume are options of --engine mpi")
+    if checkpoint is not None or checkpoint_every is not None or resume:
+        raise InvalidParameter(
+            "--checkpoint, --checkpoint-every and --resume are options of --engine mpi"
+        )
     if out is not None:
         refuse_unwritable(out, problem)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}

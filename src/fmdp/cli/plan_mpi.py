@@ -25,6 +25,7 @@ from fmdp.cli.plan_output import (
 )
 from fmdp.cli.progress import progress
 from fmdp.errors import FmdpError, InvalidParameter, TooLarge
+from fmdp.planning.distributed.checkpoints import SECONDS
 from fmdp.planning.distributed.planner import PlanOverRanks, plan_over_ranks
 from fmdp.planning.distributed.ranks import Ranks
 from fmdp.planning.exact.planner import Exact
@@ -39,7 +40,7 @@ class Saving(NamedTuple):
 
     out: Path | None
     checkpoint: Path | None
-    checkpoint_every: float
+    checkpoint_every: int | None
     resume: bool
 
 
@@ -123,7 +124,9 @@ def _planned(
     files: dict[str, Any] = {
         "out": saving.out,
         "checkpoint": saving.checkpoint,
-        "checkpoint_seconds": saving.checkpoint_every,
+        "checkpoint_seconds": SECONDS
+        if saving.checkpoint_every is None
+        else saving.checkpoint_every,
         "resume": saving.resume,
     }
     if not ranks.is_first:

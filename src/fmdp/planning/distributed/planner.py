@@ -38,7 +38,7 @@ from fmdp.planning.exact.bounds import (
 from fmdp.planning.exact.finite import Stages, plan_stages
 from fmdp.planning.exact.operators import OptimalOperator
 from fmdp.planning.exact.phases import tie_reserve
-from fmdp.planning.exact.planner import Exact
+from fmdp.planning.exact.planner import Exact, unprepared_exact
 from fmdp.planning.exact.recurrence import always_reached, in_every_best_class
 from fmdp.planning.exact.solver import Limits, Phase, Problem, State, Uniqueness
 from fmdp.planning.limits import DEFAULT_SWEEPS, GRACE_SECONDS, tolerance_of
@@ -126,7 +126,7 @@ def plan_over_ranks(
         try:
             job = _Job(model, settings, ranks, started)
         except (TimeUp, KeyboardInterrupt) as error:
-            plan = settings.unprepared(model.structure, error, started)
+            plan = unprepared_exact(settings, model.structure, error, started)
             return PlanOverRanks(replace(plan, seconds=ranks.clock() - started), None)
         job.progress = progress if ranks.is_first else None
         if checkpoint is not None or resume:

@@ -131,7 +131,7 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
                 deadline=limits.deadline,
             )
         except (TimeUp, KeyboardInterrupt) as error:
-            return self.unprepared(model.structure, error, started)
+            return unprepared_exact(self, model.structure, error, started)
         if self.criterion == "finite":
             refuse_stages(self, model.structure, backup.predicted_bytes)
         h = aligned(backup.n_states)
@@ -154,14 +154,15 @@ class Exact(ExactCriteria, Limited, TieBreaking, OnEngine, Planner):
             return ()
         return tuple(2 * 8 + PROOF_BYTES + 2 * 8 + 2 * 4 * kept for kept in PREFERRED_KEPT)
 
-    def unprepared(
-        self, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
-    ) -> Plan:
-        """Return the plan if the deadline or Ctrl-C came before the first sweep."""
-        plan = unprepared(self, structure, error, started)
-        if self.criterion != "finite":
-            return plan
-        return replace(plan, gain=None, gain_lower=None, gain_upper=None)
+
+def unprepared_exact(
+    settings: Exact, structure: Structure, error: TimeUp | KeyboardInterrupt, started: float
+) -> Plan:
+    """Return the plan if the deadline or Ctrl-C came before the first sweep."""
+    plan = unprepared(settings, structure, error, started)
+    if settings.criterion != "finite":
+        return plan
+    return replace(plan, gain=None, gain_lower=None, gain_upper=None)
 
 
 class PreparedExact(PreparedOnEngine):
@@ -198,7 +199,7 @@ class PreparedExact(PreparedOnEngine):
         try:
             _, backup, h, cold = self._load(tables, limits.deadline)
         except (TimeUp, KeyboardInterrupt) as error:
-            return settings.unprepared(self.structure, error, started)
+            return unprepared_exact(settings, self.structure, error, started)
         # Checked once: reading the free memory takes longer than a small plan.
         if settings.criterion == "finite" and backup.predicted_bytes not in self._stages_fit:
             refuse_stages(settings, self.structure, backup.predicted_bytes)
