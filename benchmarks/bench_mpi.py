@@ -34,7 +34,7 @@ from fmdp.problems import problem
 PROBLEMS = ("circle:20", "circle:22,dynamics=guestrin")
 WEAK = (("circle:20,dynamics=guestrin", 1), ("circle:21,dynamics=guestrin", 2))
 NETWORKS = ((1e-5, 10e9), (1e-4, 1e9), (1e-3, 0.1e9))
-CLUSTERS = ((8, 32), (64, 32))
+CLUSTERS = ((8, 32), (64, 16))
 """Nodes, and ranks on each of them."""
 NODE_BANDWIDTH = 12.5e9
 """Bytes per second between two nodes of those clusters (100 Gbit/s), shared by the ranks of one."""
@@ -212,7 +212,7 @@ def on_paper(rate: float) -> None:
                 describe_bytes(sent),
                 f"{work:.1f} s",
                 f"{exchange:.1f} s",
-                f"{SWEEPS * (work + exchange) / 60:.0f} min",
+                f"{SWEEPS * (work + exchange):.0f} s",
             )
 
 
