@@ -120,8 +120,12 @@ def policies_in_parts_answer_by_state(jobs):
 def policies_in_parts_are_refused_if_a_part_is_missing(jobs):
     folder, _ = jobs[4]
     next(folder.glob("circle:6 average.npz.parts-*/*.npy")).unlink()
+    file = folder / "circle:6 average.npz"
     with pytest.raises(FileProblem, match="circle:6 average"):
-        load_policy(folder / "circle:6 average.npz")
+        load_policy(file)
+    shutil.rmtree(next(folder.glob("circle:6 average.npz.parts-*")))
+    with pytest.raises(FileProblem, match="is missing; it must lie beside the file"):
+        load_policy(file)
 
 
 def test_the_command_line_speaks_once(tmp_path):
@@ -180,7 +184,7 @@ def test_checkpoints_delete_nothing_else_and_are_refused_if_damaged(tmp_path):
 def test_resume_alone_uses_a_folder_named_after_the_plan(tmp_path):
     """A plan with a limit, then one without: the second continues."""
     command = ("-m", "fmdp", "plan", "circle:6", "--engine", "mpi", "--json", "--resume")
-    saving = (*command, "--checkpoint-every", "0")
+    saving = (*command, "--checkpoint-every", "600")  # the one at the end is always written
     stopped = run(2, *saving, "--max-iterations", "3", check=False, cwd=tmp_path)
     (folder,) = tmp_path.glob("fmdp-checkpoint-*")
     resumed = json.loads(run(1, *saving, cwd=tmp_path).stdout)

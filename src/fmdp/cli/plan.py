@@ -79,7 +79,7 @@ def plan(
         typer.Option(
             metavar="DIR",
             help="With --engine mpi: write checkpoints to this folder, which all processes must "
-            "reach. It is deleted when the plan has converged.",
+            "reach. The checkpoint is deleted when the plan has converged.",
         ),
     ] = None,
     checkpoint_every: Annotated[

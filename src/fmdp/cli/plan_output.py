@@ -223,6 +223,8 @@ def mpi_rows(mpi: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     sent, predicted = (
         describe_bytes(mpi[f"bytes_sent_{key}"]) for key in ("per_rank", "predicted")
     )
+    if mpi["checkpoints"]:
+        yield "checkpoint", f"{mpi['checkpoints']} written to {mpi['checkpoint']}"
     seconds = seconds_text(mpi["seconds_communicating"])
     yield "communication", f"{sent} sent by each rank (predicted {predicted}), {seconds}"
 

@@ -55,7 +55,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, ranks: Ranks, identity: str, every: float = SECONDS) -> None:
-        self._folder, self._ranks, self._identity, self._every = folder, ranks, identity, every
+        self.folder, self._ranks, self._identity, self._every = folder, ranks, identity, every
         ranks.from_first(lambda: _require_writable(folder))
         self._written = ranks.clock()
         self.count = 0
@@ -68,7 +68,7 @@ class Checkpoints:
     def write(self, content: Mapping[str, Any], arrays: Mapping[str, Part]) -> None:
         """Replace the checkpoint; raise FileProblem on all ranks if one cannot write its part."""
         ranks, name = self._ranks, self._ranks.from_first(lambda: _ARRAYS + secrets.token_hex(8))
-        target = self._folder / name
+        target = self.folder / name
 
         def write_own() -> dict[str, int]:
             checksums: dict[str, int] = {}
@@ -80,7 +80,7 @@ class Checkpoints:
             header = {"format": FORMAT, "version": VERSION, "plan": self._identity}
             header |= {"digest": _digest(content), "arrays": name, "checksums": checksums}
             text = json.dumps({**header, "content": content})
-            write_atomically(self._folder / _FILE, text)
+            write_atomically(self.folder / _FILE, text)
             self._delete_arrays(name)
 
         try:
@@ -98,7 +98,7 @@ class Checkpoints:
     def read(self) -> Mapping[str, Any] | None:
         """Return the content of the checkpoint, None if there is none; raise FileProblem if it
         is damaged or belongs to another plan."""
-        file = self._folder / _FILE
+        file = self.folder / _FILE
 
         def load() -> Any:
             if not file.exists():
@@ -125,7 +125,7 @@ class Checkpoints:
         found = self._ranks.from_first(load)
         if found is None:
             return None
-        self._arrays = self._folder / found[0]
+        self._arrays = self.folder / found[0]
         self._checksums: Mapping[str, int] = found[1]
         content: Mapping[str, Any] = found[2]
         return content
@@ -144,14 +144,14 @@ class Checkpoints:
 
         def remove() -> None:
             with suppress(OSError):  # what cannot be deleted must not cost the plan
-                (self._folder / _FILE).unlink(missing_ok=True)
+                (self.folder / _FILE).unlink(missing_ok=True)
                 self._delete_arrays()
-                self._folder.rmdir()
+                self.folder.rmdir()
 
         self._ranks.from_first(remove)
 
     def _delete_arrays(self, kept: str | None = None) -> None:
-        for old in self._folder.glob(f"{_ARRAYS}*"):
+        for old in self.folder.glob(f"{_ARRAYS}*"):
             if old.name != kept:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -160,6 +160,8 @@ def _require_writable(folder: Path) -> None:
     """Make a folder; raise FileProblem now, not after the first hours, if it cannot be used."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise FileProblem(f"{folder}: cannot be a checkpoint folder (it is a file)") from None
     except OSError as error:
         raise FileProblem(f"{folder}: cannot be a checkpoint folder ({reason(error)})") from None
     if not os.access(folder, os.W_OK | os.X_OK):

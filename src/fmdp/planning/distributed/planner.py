@@ -150,6 +150,10 @@ class _Job:
         self.checkpoints: Checkpoints | None = None
         self.saved: Any = None
         """The content of the checkpoint to continue from."""
+        self.chunk = 1
+        """Sweeps that are made at once without acceleration."""
+        self.resumable: State | None = None
+        """The last state before a sweep: its h is the one in memory until the next step."""
         self.limits = Limits(
             tolerance_of(settings.tolerance, self.structure),
             settings.max_iterations or DEFAULT_SWEEPS,
@@ -209,6 +213,7 @@ class _Job:
     def sweeps(self) -> PlanOverRanks:
         """Plan by sweeps: the phases of solver.py, then the report."""
         problem = self._problem()
+        self.chunk = problem.chunk
         h = aligned(self.backup.share.n_states)
         h[:] = 0.0
         state = problem.first_state(h, unique=self.discount != 1.0)
@@ -234,6 +239,7 @@ class _Job:
             dampings=(1.0, solver.DAMPING) if average else (1.0,),
             reserve=tie_reserve(self.structure, self.limits) if average else 0.0,
             progress=self.progress,
+            at_end=self._save_at_end,
             clock=self.ranks.clock,
             started=self.started,
         )
@@ -271,11 +277,20 @@ class _Job:
 
         def run(problem: Problem, state: State) -> State:
             state = phase(problem, state)
-            if self.checkpoints is not None and self.checkpoints.due:
-                self._save(state)
+            if self.checkpoints is not None:
+                self.resumable = state
+                if self.checkpoints.due:
+                    self._save(state)
             return state
 
         return run
+
+    def _save_at_end(self, state: State) -> None:
+        """Write a checkpoint from which a plan that did not converge can be continued."""
+        # Without acceleration, several short sweeps may have moved h since the last point.
+        moved = not state.extrapolates and self.chunk > 1
+        if state.status is not Status.CONVERGED and self.resumable is not None and not moved:
+            self._save(self.resumable)
 
     def _save(self, state: State) -> None:
         assert self.checkpoints is not None
@@ -352,6 +367,9 @@ class _Job:
             after_each=self._save_stages,
         )
         horizon, made = settings.horizon, len(stages.tables)
+        # A stage that is cut off may have discounted the values in place.
+        if 0 < made < settings.horizon and self.discount == 1.0:
+            self._save_stages(stages, now=True)
         stats: dict[str, Any] = {"horizon": horizon, "steps_planned": made}
         policy: PolicyParts | None = None
         objective: float | None = None
@@ -377,8 +395,9 @@ class _Job:
         own = -np.inf if place is None else float(value[place])
         return self.backup.largest(own)
 
-    def _save_stages(self, stages: Stages) -> None:
-        if self.checkpoints is None or not self.checkpoints.due:
+    def _save_stages(self, stages: Stages, *, now: bool = False) -> None:
+        """Write a checkpoint if one is due, or now."""
+        if self.checkpoints is None or not (now or self.checkpoints.due):
             return
         digests = list(stages.distinct)
         content = {
@@ -442,6 +461,7 @@ class _Job:
             "bytes_sent_predicted": int(predicted),
             "seconds_communicating": seconds,
             "checkpoints": 0 if self.checkpoints is None else self.checkpoints.count,
+            "checkpoint": None if self.checkpoints is None else str(self.checkpoints.folder),
             "resumed": self.saved is not None,
         }
         return stats

@@ -55,7 +55,7 @@ class PolicyParts:
         FileProblem
             If a part cannot be written.
         """
-        target = path_of(path, "a policy file")
+        target = path_of(path, "a policy file").resolve()  # parts lie beside the file, not a link
         ranks = self._ranks
         folder = ranks.from_first(lambda: _new_folder(target))
         try:

@@ -219,6 +219,8 @@ class Problem:
     on_disk: bool = False
     """Whether acceleration keeps its vectors on disk."""
     progress: Progress | None = None
+    at_end: Callable[[State], None] | None = None
+    """Called with the last state, while acceleration still has its vectors."""
     clock: Callable[[], float] = time.perf_counter
     started: float = field(default_factory=time.perf_counter)
     """On that clock."""
@@ -294,6 +296,8 @@ def solve(problem: Problem, state: State) -> State:
                 met = state.status is Status.CONVERGED
                 status = Status.CONVERGED if met else Status.TIME_LIMIT
                 state = state._replace(status=status, phase=Phase.DONE)
+        if problem.at_end is not None:
+            problem.at_end(state)
     finally:
         backup.deadline = NEVER
         if state.acceleration is not None:

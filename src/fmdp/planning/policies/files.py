@@ -239,7 +239,7 @@ def load_policy(path: str | os.PathLike[str], structure: Structure | None = None
     if not exists:
         raise FileProblem(f"no policy file at {target}")
     content = read_file(target, "a policy file")
-    policy: Any = policy_from_bytes(content, str(target), structure, folder=target.parent)
+    policy: Any = policy_from_bytes(content, str(target), structure, folder=target.resolve().parent)
     if structure is not None:
         policy.take_constraints(structure.constraints)
     loaded: Policy = policy

@@ -96,6 +96,8 @@ def read_parts(header: Mapping[str, Any], folder: Path | None) -> StoredPolicy:
     name = header.get("folder")
     if folder is None or not isinstance(name, str) or Path(name).name != name:
         raise InvalidParameter("its tables are in parts, which must lie in a folder beside it")
+    if not (folder / name).is_dir():
+        raise InvalidParameter(f"its folder {name} is missing; it must lie beside the file")
     order = whole_numbers_in(header, "order", 0, len(states) - 1)
     if sorted(order) != list(range(len(states))):
         raise InvalidParameter(f"its order must name every state variable once; got {list(order)}")
