@@ -8,6 +8,8 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from fmdp.planning.distributed.planner import plan_over_ranks
 from fmdp.planning.distributed.ranks import Ranks
 from fmdp.planning.exact.planner import Exact
@@ -49,7 +51,7 @@ def main(folder, cases):
             "resumed": numbers(resumed.plan),
             "sent": mpi["bytes_sent_per_rank"],
             "predicted": mpi["bytes_sent_predicted"],
-            "same policy": bool((resumed.policy.tables == whole.policy.tables).all()),
+            "same policy": np.array_equal(resumed.policy.tables, whole.policy.tables),
             "checkpoint left": (folder / "checkpoint").exists(),
         }
     if ranks.is_first:

@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).with_name("mpi_program.py")
 CASES = (
     ("circle:6", "average"),
     ("circle:6", "discounted"),
-    ("circle:6", "finite"),
+    ("circle:6", "finite"),  # six stages, fewer different tables
     ("bi-ring:7,dynamics=guestrin", "average"),  # later variables are known at the cut
     ("machines:3", "discounted"),  # three values, several action variables
     ("maintenance:4,levels=3,crew=1", "average"),  # forbidden actions, and effects
@@ -135,6 +135,10 @@ def test_the_command_line_speaks_once(tmp_path):
     assert result["status"] == "converged"
     assert result["mpi"]["ranks"] == 2
     assert load_policy(out).state_sizes == (2,) * 6
+    (folder,) = tmp_path.glob("policy.npz.parts-*")
+    load_policy(out).save(out)  # a whole table: the parts are of no use any more
+    assert not folder.exists()
+    assert load_policy(out).actions.shape == (2**6,)
     for wrong in (
         ("--planner", "alp"),
         ("--limit", "x<=1"),
@@ -246,6 +250,28 @@ def test_divided_arrays_are_read_in_any_range(tmp_path):
     part.write_bytes(b"no array")
     with pytest.raises(FileProblem, match="is no part of an array"):
         DividedArray(tmp_path, "x", 12, "f")
+
+
+def test_models_with_derived_variables_are_expanded(tmp_path):
+    machines = [f"machine_{i}" for i in range(5)]
+
+    def transition(name, values):
+        if values["repair"] == name:
+            return "up"
+        failure = 0.05 + 0.05 * values["down"] if values[name] == "up" else 1.0
+        return {"down": failure, "up": 1 - failure}
+
+    model = fmdp.FactoredMDP.from_functions(
+        states={name: ["up", "down"] for name in machines},
+        actions={"repair": ["nothing", *machines]},
+        derived={"down": fmdp.Count(machines[:2], "down")},
+        parents={name: [name, "repair", "down"] for name in machines},
+        transition=transition,
+        reward={"output": (["down"], lambda v: 2 - v["down"])},
+    )
+    fmdp.save(model, tmp_path / "model.json")
+    done = run(2, "-m", "fmdp", "plan", tmp_path / "model.json", "--engine", "mpi", "--json")
+    assert json.loads(done.stdout)["gain"] == pytest.approx(Exact().plan(model).gain, abs=1e-5)
 
 
 @pytest.mark.slow

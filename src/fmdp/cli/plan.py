@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 ENGINES = ("threads", "mpi")
-"""Where exact plans run."""
+"""The engines of exact plans."""
 # A planner whose time is used up by building the model still gets a moment to report that.
 _LEAST_SECONDS = 1e-3
 # Python drops an exception that is raised inside a destructor, so the alarm repeats.
@@ -106,21 +106,14 @@ def plan(
     """
     if robust:
         request = request._replace(settings={**request.settings, "intervals": "robust"})
-    if engine not in ENGINES:
-        raise InvalidParameter(
-            f"--engine must be one of {', '.join(ENGINES)}; got {engine!r}"
-            f"{did_you_mean(engine, ENGINES)}"
-        )
+    checkpoints = checkpoint is not None or checkpoint_every is not None or resume
+    refuse_engine(engine, checkpoints)
     if engine == "mpi":
         # Imported on use: it needs an MPI library.
         from fmdp.cli.plan_mpi import Saving, plan_mpi
 
         saving = Saving(out, checkpoint, checkpoint_every, resume)
         return plan_mpi(problem, request, limit, saving, json)
-    if checkpoint is not None or checkpoint_every is not None or resume:
-        raise InvalidParameter(
-            "--checkpoint, --checkpoint-every and --resume are options of --engine mpi"
-        )
     if out is not None:
         refuse_unwritable(out, problem)
     result: dict[str, Any] = dict.fromkeys(KEYS) | {"problem": problem}
@@ -142,6 +135,19 @@ def plan(
     else:
         print_plan(result, solution, out, solution.policy is not None)
     return exit_status(solution.status)
+
+
+def refuse_engine(engine: str, checkpoints: bool) -> None:
+    """Raise InvalidParameter if there is no such engine, or if it has no checkpoints."""
+    if engine not in ENGINES:
+        raise InvalidParameter(
+            f"--engine must be one of {', '.join(ENGINES)}; got {engine!r}"
+            f"{did_you_mean(engine, ENGINES)}"
+        )
+    if checkpoints and engine != "mpi":
+        raise InvalidParameter(
+            "--checkpoint, --checkpoint-every and --resume are options of --engine mpi"
+        )
 
 
 def run(

@@ -26,8 +26,9 @@ from fmdp.cli.plan_output import (
 from fmdp.cli.progress import progress
 from fmdp.errors import FmdpError, InvalidParameter, TooLarge
 from fmdp.planning.distributed.checkpoints import SECONDS
-from fmdp.planning.distributed.planner import PlanOverRanks, plan_over_ranks
+from fmdp.planning.distributed.planner import plan_over_ranks
 from fmdp.planning.distributed.ranks import Ranks
+from fmdp.planning.distributed.report import PlanOverRanks
 from fmdp.planning.exact.planner import Exact
 from fmdp.problems import problem as problem_of
 

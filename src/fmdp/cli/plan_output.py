@@ -1,4 +1,4 @@
-"""What `fmdp plan` reports: the keys of its JSON object, its lines for people, its exit status."""
+"""The report of `fmdp plan`: the keys of its JSON object, its lines for people, its exit status."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def gain_rows(result: Mapping[str, Any], solution: Plan) -> Iterator[tuple[str, 
 
 
 def limit_rows(limits: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield what is known about each limit: what the policy achieves, and the price."""
+    """Yield the name of each limit with the value that the policy achieves and its price."""
     for limit in limits:
         text = "no policy yet"
         if limit["achieved"] is not None:

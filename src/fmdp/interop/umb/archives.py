@@ -46,7 +46,7 @@ class UmbContents:
     values: NDArray[np.int64]
     """[states, variables]."""
     truths: list[bool]
-    """Whether each variable is boolean."""
+    """For each variable, true if it is boolean."""
 
 
 def contents_of(path: Path, max_states: int | None) -> UmbContents:

@@ -210,15 +210,9 @@ class _BasisGrowth:
                 if self.best is None:
                     raise
                 return "size" if error.limit_bytes == _GROWN_BYTES else "memory"
-            if self.failed is None and errors is None and self.deadline.expired():
-                return "time"
-            if self.failed is not None or errors is None:
-                return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
-            self.gaps.append(self.bound - self.best_gain())
-            if self.gaps[-1] <= max(self.settings.gap * abs(self.bound), self.least_gap):
-                return "gap"
-            if self.deadline.expired():
-                return "time"
+            reason = self.reason_after_solving(errors is not None)
+            if reason is not None or errors is None:
+                return reason or "precision"
             grown = None
             if self.may_grow(scopes):
                 grown = grown_scopes(self.structure, scopes, *errors, self.symmetry)
@@ -231,8 +225,22 @@ class _BasisGrowth:
                 return "stall"
             scopes = grown
 
+    def reason_after_solving(self, judged: bool) -> str | None:
+        """Return the reason to stop after a program was solved; None if the basis may grow.
+
+        `judged` is whether a policy was judged; then the gap is noted.
+        """
+        if self.failed is None and not judged and self.deadline.expired():
+            return "time"
+        if self.failed is not None or not judged:
+            return _FAILURES.get(self.failed or Status.PRECISION_LIMIT, "precision")
+        self.gaps.append(self.bound - self.best_gain())
+        if self.gaps[-1] <= max(self.settings.gap * abs(self.bound), self.least_gap):
+            return "gap"
+        return "time" if self.deadline.expired() else None
+
     def reporter(self, what: str) -> Progress | None:
-        """Return a progress callback that adds the bound so far, and what is being done."""
+        """Return a progress callback that adds the bound so far and a description of the work."""
         progress = self.progress
         if progress is None:
             return None
@@ -240,8 +248,8 @@ class _BasisGrowth:
             {**state, "what": what, "gain_upper": self.bound, "rounds": state.get("iteration")}
         )
 
-    def say(self, what: str) -> None:
-        """Report what is being done from now on."""
+    def announce(self, what: str) -> None:
+        """Report a description of the work that begins now."""
         report = self.reporter(what)
         if report is not None:
             report({})
@@ -407,7 +415,7 @@ class _BasisGrowth:
             return
         again = []
         for number, candidate in enumerate(self.leading, 1):
-            self.say(f"evaluating policy {number} of {len(self.leading)} for longer")
+            self.announce(f"evaluating policy {number} of {len(self.leading)} for longer")
             plan = candidate.plan
             assert plan.policy is not None
             basis, weights = self.value_of(plan, candidate.settings.basis)
@@ -427,7 +435,7 @@ class _BasisGrowth:
         best = self.best
         if best is None or best.plan.policy is None or not math.isfinite(best.gain):
             return None
-        self.say("comparing other actions with the policy's")
+        self.announce("comparing other actions with the policy's")
         basis, weights = self.value_of(best.plan, best.settings.basis)
         generator = np.random.Generator(np.random.PCG64(_SEED + 2))
         policy, deadline = best.plan.policy, self.deadline
@@ -466,7 +474,7 @@ class _BasisGrowth:
         There are no states if the scopes cannot grow.
         """
         assert plan.policy is not None
-        self.say("evaluating the policy")
+        self.announce("evaluating the policy")
         basis, weights = self.value_of(plan, scopes)
         generator = np.random.Generator(np.random.PCG64(_SEED))
         exactly = self.judged_kind == "exact"

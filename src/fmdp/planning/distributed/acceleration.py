@@ -65,8 +65,8 @@ class RanksAnderson(Anderson):
     def _weigh(self, slot: int, count: int) -> None:
         backup = self._backup
         kept = self._sums.shape[2]
-        own = len(backup.share.cell_starts) - 1
-        by_cell = self._sums.reshape(own, -1, 3, kept).sum(axis=1)
+        n_cells = len(backup.share.cell_starts) - 1
+        by_cell = self._sums.reshape(n_cells, -1, 3, kept).sum(axis=1)
         counts = [
             len(backup.share.cells.pieces_of(rank)) * 3 * kept for rank in range(backup.ranks.size)
         ]
@@ -80,6 +80,6 @@ def acceleration_over_ranks(backup: RanksBackup, on_disk: bool) -> RanksAnderson
     if on_disk:
         return RanksAnderson(backup, KEPT, on_disk)
     room = backup.memory_limit - backup.predicted_bytes
-    own = int(backup.largest(float(backup.share.n_states)))
-    kept = min(KEPT, (room // own - 2 * 8) // (2 * 4))
+    n_states = int(backup.largest(float(backup.share.n_states)))
+    kept = min(KEPT, (room // n_states - 2 * 8) // (2 * 4))
     return None if kept < LEAST_KEPT else RanksAnderson(backup, kept)

@@ -88,7 +88,7 @@ class RanksBackup(Backup):
         in_order = self.cut.later[: len(self.cut.spread)] == self.cut.spread
         self._by_cell = self._later if in_order else aligned(share.n_later)
         self.predicted_bytes_sent = 0
-        """Bytes that this rank sends to others in what was done so far, by the sizes of shares."""
+        """Bytes that this rank should have sent to others so far, from the sizes of the shares."""
 
     def _prepare(
         self, model: FactoredMDP, size: int, rank: int, memory_limit: int, deadline: Deadline
@@ -166,9 +166,9 @@ class RanksBackup(Backup):
         return hashlib.sha256(b"".join(self.ranks.all_of(digest))).digest()
 
     def mean(self, vector: Vector) -> float:
-        own = [float(vector[a:b].sum()) for a, b in pairwise(self.share.cell_starts)]
+        sums = [float(vector[a:b].sum()) for a, b in pairwise(self.share.cell_starts)]
         counts = [len(self.share.cells.pieces_of(rank)) for rank in range(self.ranks.size)]
-        return float(self.ranks.gather(np.array(own), counts).sum()) / self.n_states
+        return float(self.ranks.gather(np.array(sums), counts).sum()) / self.n_states
 
     def by_known(self, vector: Vector) -> Vector:
         """Return a vector that is divided by `known` instead of by cells."""
@@ -240,7 +240,7 @@ class RanksBackup(Backup):
         """Compute T for every class of actions, and call take(class, known, place) for each joint
         value of `known` of this rank with T in `_later`; `place` is where its numbers are."""
         ranks, share = self.ranks, self.share
-        own, size = share.known.pieces_of(share.rank), share.known.piece_size
+        pieces, size = share.known.pieces_of(share.rank), share.known.piece_size
         self.predicted_bytes_sent += share.bytes_between
         counts, received_counts = share.sent_counts, share.received_counts
         sent, received = self._sent[: sum(counts)], self._received[: sum(received_counts)]
@@ -248,8 +248,8 @@ class RanksBackup(Backup):
             ranks.check(self.deadline)
             self._run_first(node, h)
             ranks.exchange(sent, counts, received, received_counts)
-            for number, known in enumerate(own):
-                self._collect(number, len(own))
+            for number, known in enumerate(pieces):
+                self._collect(number, len(pieces))
                 take(node, known, slice(number * size, (number + 1) * size))
 
     def _run_first(self, node: int, h: Vector) -> None:
@@ -257,11 +257,10 @@ class RanksBackup(Backup):
         steps, room = self._first.programs[node], self._first.room
         for cell, (start, end) in enumerate(pairwise(self.share.cell_starts.tolist())):
             source, out = h[start:end], self._sent[cell * self.share.run_size :]
-            one = (0, 1, steps, room, _ONE_SWEEP, _NO_CHOICE)
-            k.run(k.BACKUP, source, out, _NONE, *one, *_KINDS)
+            k.run(k.BACKUP, source, out, _NONE, 0, 1, steps, room, _ONE_SWEEP, _NO_CHOICE, *_KINDS)
 
-    def _collect(self, number: int, own: int) -> None:
-        """Set `_later` to T for one of the own joint values of `known`, with all cells."""
+    def _collect(self, number: int, n_pieces: int) -> None:
+        """Set `_later` to T of all cells for one of this rank's joint values of `known`."""
         cut, run, start = self.cut, self.share.run_size, 0
         cells = self._by_cell.reshape(cut.n_cells, run)
         for sender in range(self.ranks.size):
@@ -269,7 +268,7 @@ class RanksBackup(Backup):
             size = len(held) * run
             block = self._received[start + number * size : start + (number + 1) * size]
             cells[held.start : held.stop] = block.reshape(len(held), run)
-            start += own * size
+            start += n_pieces * size
         if self._by_cell is not self._later:
             rest = tuple(j for j in cut.later if j not in cut.spread)
             sizes = self.structure.state_sizes
@@ -288,7 +287,7 @@ class RanksBackup(Backup):
         k.run(mode, self._later, out, _NONE, *branches, steps, room, _ONE_SWEEP, choice, *_KINDS)
 
     def _give_back(self, out: Vector) -> None:
-        """Set `out` to what is divided by `known`, divided by cells."""
+        """Redistribute L h from the division by `known` to the division by cells."""
         self.predicted_bytes_sent += self._return.bytes_sent
         self._return.move(self._by_known, self._sent, self._received, out, self.ranks)
 

@@ -33,7 +33,7 @@ SECONDS = 600.0
 """Default time between two checkpoints."""
 _FILE = "checkpoint.json"
 _ARRAYS = "arrays-"
-"""What the names of subfolders begin with: others are not deleted."""
+"""Prefix of the subfolders with arrays; no other subfolder is deleted."""
 
 Part = tuple[NDArray[Any], int]
 """A rank's part of an array, and the index of its first entry along the last axis."""
@@ -122,12 +122,12 @@ class Checkpoints:
                 )
             return arrays, checksums, content
 
-        found = self._ranks.from_first(load)
-        if found is None:
+        loaded = self._ranks.from_first(load)
+        if loaded is None:
             return None
-        self._arrays = self.folder / found[0]
-        self._checksums: Mapping[str, int] = found[1]
-        content: Mapping[str, Any] = found[2]
+        self._arrays = self.folder / loaded[0]
+        self._checksums: Mapping[str, int] = loaded[1]
+        content: Mapping[str, Any] = loaded[2]
         return content
 
     def array(self, name: str, count: int, first: int, end: int, kind: str = "f") -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Where an elimination is cut in two, so that both halves run without the other ranks' numbers.
+"""The cut that divides an elimination into two halves, each of which a rank runs on its own share.
 
 The groups of a layout are eliminated one after the other.  The tensor between two groups has the
 next values of the groups still to come as its fast axes, and the current variables that are known
@@ -36,7 +36,7 @@ every joint value of `known`, so it should stay in the second-level cache."""
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a layout is cut, and by which variables the work is divided."""
+    """A cut of a layout, with the variables that divide the work."""
 
     layout: Layout
     """Its branches are the known variables and some others.  Only the later groups are run."""

@@ -68,10 +68,10 @@ class Redistribution:
     ) -> None:
         """Set `out`; `sent` and `received` are workspaces of at least the sizes of the vectors."""
         before, after, rest = self._before, self._after, self._rest
-        own = {-1: len(before.pieces_of(self._rank))}
+        extra = {-1: len(before.pieces_of(self._rank))}
         # (own pieces, others) -> (pieces of the receivers, own pieces, rest)
         packed, arrived = sent[: source.size], received[: sum(self._received)]
-        permute(source, (-1, *before.others), (*after.by, -1, *rest), own, before.sizes, packed)
+        permute(source, (-1, *before.others), (*after.by, -1, *rest), extra, before.sizes, packed)
         ranks.exchange(packed, self._sent, arrived, self._received)
         # From each rank: (own pieces after, its pieces before, rest)
         kept = len(after.pieces_of(self._rank))

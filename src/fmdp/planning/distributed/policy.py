@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.archives import pack, read_file, reason, unpack
+from fmdp._base.archives import pack, reason
 from fmdp._base.divided import write_part
 from fmdp.errors import FileProblem, FmdpError
 from fmdp.model import Structure
 from fmdp.model.constraints import plain
 from fmdp.model.io.files import path_of, write_atomically
 from fmdp.planning.distributed.backup import RanksBackup
-from fmdp.planning.policies.archive import FORMAT, VERSION, WITHOUT_NAMES
-from fmdp.planning.policies.parts import PARTS, TABLES
+from fmdp.planning.policies.archive import FORMAT, PARTS, PARTS_SUFFIX, VERSION, parts_folder
+from fmdp.planning.policies.parts import TABLES
 
 
 class PolicyParts:
@@ -66,7 +66,7 @@ class PolicyParts:
             raise
 
     def _finish(self, target: Path, folder: Path) -> None:
-        before = _folder_of(target)
+        before = parts_folder(target)
         structure = self._structure
         header = {
             "format": FORMAT,
@@ -87,25 +87,9 @@ class PolicyParts:
 
 
 def _new_folder(target: Path) -> Path:
-    folder = target.with_name(f"{target.name}.parts-{secrets.token_hex(4)}")
+    folder = target.with_name(f"{target.name}{PARTS_SUFFIX}{secrets.token_hex(4)}")
     try:
         folder.mkdir()
     except OSError as error:
         raise FileProblem(f"{folder}: cannot be made ({reason(error)})") from None
     return folder
-
-
-def _folder_of(target: Path) -> Path | None:
-    """Return the folder of an existing policy file in parts, None for any other file."""
-    try:
-        content = read_file(target, "a policy file")
-        older = (WITHOUT_NAMES,)
-        header, _ = unpack(
-            content, str(target), what="policy", form=FORMAT, version=VERSION, older=older
-        )
-    except FmdpError:
-        return None
-    name = header.get("folder")
-    if header.get("kind") != PARTS or not isinstance(name, str) or Path(name).name != name:
-        return None
-    return target.parent / name if name.startswith(f"{target.name}.parts-") else None

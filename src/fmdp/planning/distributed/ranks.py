@@ -1,4 +1,4 @@
-"""The ranks of an MPI job: what they exchange, what that costs, and how they stop together.
+"""The ranks of an MPI job: exchanges and their cost, agreement, and how all ranks stop together.
 
 All ranks run the same program, so every decision must be the same on all of them: otherwise one
 waits for ever for the others.  Clocks and signals differ between ranks.  Therefore the clock is
@@ -125,10 +125,10 @@ class Ranks:
         self._comm.Allreduce(values, out, op=MPI.MAX)
         return out
 
-    def gather(self, own: Vector, counts: Sequence[int]) -> Vector:
+    def gather(self, values: Vector, counts: Sequence[int]) -> Vector:
         """Return the arrays of all ranks end to end; `counts` are their numbers of entries."""
         out = np.empty(sum(counts))
-        self._comm.Allgatherv(own, [out, counts])
+        self._comm.Allgatherv(values, [out, counts])
         return out
 
     def exchange(
@@ -148,8 +148,8 @@ class Ranks:
     def check(self, deadline: Deadline) -> None:
         """Raise KeyboardInterrupt or TimeUp on all ranks if one was interrupted or is too late."""
         late = deadline.at is not None and time.perf_counter() >= deadline.at and self.is_first
-        own = _INTERRUPTED if self._interrupted else _TIME_UP if late else _GO_ON
-        agreed = int(self.largest(np.array([float(own)]))[0])
+        reason = _INTERRUPTED if self._interrupted else _TIME_UP if late else _GO_ON
+        agreed = int(self.largest(np.array([float(reason)]))[0])
         if agreed == _INTERRUPTED:
             self._interrupted = False
             raise KeyboardInterrupt

@@ -80,6 +80,12 @@ class Stages:
     distinct: dict[bytes, NDArray[np.unsignedinteger[Any]]] = field(default_factory=dict)
     """The actions by their digest."""
 
+    @property
+    def numbers(self) -> list[int]:
+        """For every stage the number of its table in `distinct`; the last step comes first."""
+        number_of = {digest: number for number, digest in enumerate(self.distinct)}
+        return [number_of[digest] for digest in self.tables]
+
     def bounds(self, value: float) -> tuple[float, float]:
         """Return bounds on what is computed as `value`: what the policy gets, and the optimum."""
         return value - self.loss - self.error, value + self.error
@@ -138,6 +144,12 @@ def solve_finite(
         bias=bias,
         stats=stats,
     )
+
+
+def table_digest(backup: Backup, table: NDArray[np.unsignedinteger[Any]]) -> bytes:
+    """Return the digest by which equal tables of actions are recognised."""
+    own = hashlib.sha256(np.ascontiguousarray(table).data).digest()
+    return backup.digest_of_all(own)
 
 
 def plan_stages(
@@ -203,7 +215,7 @@ def _plan_stage(
     )
     table = actions.astype(smallest_unsigned(structure.n_actions))
     del actions
-    digest = backup.digest_of_all(hashlib.sha256(table.data).digest())
+    digest = table_digest(backup, table)
     stages.distinct.setdefault(digest, table)
     stages.error = stage_error(
         stages.error, discount, size + structure.reward_size, backup.roundings

@@ -219,7 +219,7 @@ class Problem:
     on_disk: bool = False
     """Whether acceleration keeps its vectors on disk."""
     progress: Progress | None = None
-    at_end: Callable[[State], None] | None = None
+    at_end: Callable[[Problem, State], None] | None = None
     """Called with the last state, while acceleration still has its vectors."""
     clock: Callable[[], float] = time.perf_counter
     started: float = field(default_factory=time.perf_counter)
@@ -297,7 +297,7 @@ def solve(problem: Problem, state: State) -> State:
                 status = Status.CONVERGED if met else Status.TIME_LIMIT
                 state = state._replace(status=status, phase=Phase.DONE)
         if problem.at_end is not None:
-            problem.at_end(state)
+            problem.at_end(problem, state)
     finally:
         backup.deadline = NEVER
         if state.acceleration is not None:

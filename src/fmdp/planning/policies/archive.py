@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -19,9 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fmdp._base.archives import HEADER, pack
+from fmdp._base.archives import HEADER, pack, read_file, unpack
 from fmdp._base.parameters import quoted
-from fmdp.errors import InvalidParameter
+from fmdp.errors import FmdpError, InvalidParameter
 from fmdp.model.constraints import Constraint, check_constraints, from_plain, plain
 from fmdp.model.io.files import path_of, write_atomically
 from fmdp.model.naming import Naming
@@ -33,6 +34,13 @@ WITHOUT_NAMES = 2
 """Older version whose files hold no names; they are read with default names."""
 _VERSION_IN_DIGESTS = 1
 """Version that digests contain. It never changes: stores identify runs by digests of policies."""
+
+PARTS = "parts"
+"""The kind of policies whose tables lie in a folder beside the file."""
+PARTS_SUFFIX = ".parts-"
+"""Part of the name of such a folder, after the name of the file."""
+_LARGEST_OF_PARTS = 1 << 24
+"""Bytes that the file of such a policy, which has no arrays, does not exceed."""
 
 Parts = tuple[Mapping[str, Any], Mapping[str, NDArray[Any]]]
 """Header entries and arrays of a policy file."""
@@ -112,8 +120,11 @@ class StoredPolicy(ABC):
         FileProblem
             If the file cannot be written.
         """
-        path_of(path, "a policy file")
+        target = path_of(path, "a policy file")
+        replaced = parts_folder(target)
         write_atomically(path, policy_bytes(self))
+        if replaced is not None:
+            shutil.rmtree(replaced, ignore_errors=True)
 
     def parts(self) -> Parts:
         """Return the header entries and arrays of its file, without names and constraints."""
@@ -168,6 +179,30 @@ def policy_digest(policy: Any) -> str:
 
 def _header(policy: StoredPolicy, header: Mapping[str, Any], version: int) -> dict[str, Any]:
     return {"format": FORMAT, "version": version, "kind": policy.kind, **header}
+
+
+def parts_folder(target: Path) -> Path | None:
+    """Return the folder with the parts of a policy file that is about to be replaced.
+
+    None if there is no such file, or one of another kind (policies/parts.py).
+    """
+    try:
+        if target.stat().st_size > _LARGEST_OF_PARTS:
+            return None
+        header, _ = unpack(
+            read_file(target, "a policy file"),
+            str(target),
+            what="policy",
+            form=FORMAT,
+            version=VERSION,
+        )
+    except (OSError, ValueError, FmdpError):
+        return None
+    target, name = target.resolve(), header.get("folder")
+    if header.get("kind") != PARTS or not isinstance(name, str) or Path(name).name != name:
+        return None
+    # Nothing is deleted that is not named after the file.
+    return target.parent / name if name.startswith(target.name + PARTS_SUFFIX) else None
 
 
 # ---- reading -------------------------------------------------------------------------------------

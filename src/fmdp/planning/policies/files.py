@@ -21,6 +21,7 @@ from fmdp.model.io.files import path_of
 from fmdp.model.spaces import count
 from fmdp.planning.policies.archive import (
     FORMAT,
+    PARTS,
     VERSION,
     WITHOUT_NAMES,
     StoredPolicy,
@@ -39,7 +40,7 @@ from fmdp.planning.policies.counts import (
 )
 from fmdp.planning.policies.fleet import FleetPolicy
 from fmdp.planning.policies.mixed import MixedPolicy
-from fmdp.planning.policies.parts import PARTS, read_parts
+from fmdp.planning.policies.parts import read_parts
 from fmdp.planning.policies.policy import Policy, TablePolicy, has_sizes_of
 from fmdp.planning.policies.randomised import ExploringPolicy, UniformPolicy
 from fmdp.planning.policies.rule import Rule

@@ -21,8 +21,6 @@ from fmdp.planning.policies.archive import StoredPolicy, sizes_in, whole_numbers
 from fmdp.planning.policies.policy import TablePolicy, refuse_unnumbered
 from fmdp.planning.policies.timed import TimedPolicy
 
-PARTS = "parts"
-"""The kind of these policies in the header of a file."""
 TABLES = "actions"
 """The name of the array of tables: [tables, states in the order of the header]."""
 
