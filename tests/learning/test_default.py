@@ -13,12 +13,13 @@ import fmdp
 from fmdp import Statistics
 from fmdp.errors import InvalidParameter
 from fmdp.learning.default import (
-    growth,
+    log_imbalance,
     look_policy,
     looks_due,
     optimistic_model,
     optimistic_rewards,
     possible_values,
+    squared_level,
     upper_end,
 )
 from fmdp.learning.forgetting import fade, faded_counts, no_faded_counts
@@ -32,14 +33,14 @@ units = st.floats(0.0, 1.0)
 
 
 def test_the_upper_end_by_hand() -> None:
-    # sd .1 above a mean of .5, where Wilson's end is lower: ratio .04, (.52 + .102) / 1.04 = .598;
-    # and 1 / 25^2 more.
-    assert upper_end(0.5, 0.01, 1.0) == pytest.approx(0.6016)
-    # 0 of 5 under Beta(1/2, 1/2): mean 1/12, sd .1045; c^2 / N = 1/7, and Wilson's end is
-    # (.08333 + .07143 + sqrt(.010913 + .005102)) / 1.142857 = .24615; and 1 / 49 more.
-    assert upper_end(1 / 12, 11 / 144 / 7, 1.0) == pytest.approx(0.246147 + 1 / 49, abs=1e-6)
-    # 0 of 1, of a row for itself: mean 1/4, sd 1/4, N = 3.
-    assert upper_end(0.25, 0.0625, 1.0) == pytest.approx(0.5 + 1 / 9, abs=0.05)
+    # Mean .5, N = 25: a squared level of .35 + (.65 + 8/25) / 2 = .835, so a variance of .01 is
+    # worth .091378. Wilson's end is lower, (.5 + .0167 + .092892) / 1.0334 = .58989; and 1 / 25^2
+    # more.
+    assert upper_end(0.5, 0.01, 1.0) == pytest.approx(0.591378 + 0.0016, abs=1e-6)
+    # 0 of 5 under Beta(1/2, 1/2): mean 1/12, N = 7; a squared level of .35 + 11/12 (.65 + 8/7) =
+    # 1.993452, .284779 per sample, and Wilson's end is (.083333 + .142389 + sqrt(.021754 +
+    # .020275)) / 1.284779 = .335258; and 1 / 49 more.
+    assert upper_end(1 / 12, 11 / 144 / 7, 1.0) == pytest.approx(0.335258 + 1 / 49, abs=1e-6)
     assert upper_end(0.99, 0.04, 1.0) == 1.0
     assert upper_end([0.0, 1.0], 0.0, 1.0) == pytest.approx([0.0, 1.0])
 
@@ -52,16 +53,28 @@ def test_the_upper_end_is_above_the_mean_and_grows(mean: float, share: float, c:
     assert float(upper_end(mean, variance, c + 1.0)) >= found - 1e-12
 
 
-@given(units, st.floats(1e-6, 1.0), st.floats(0.0, 4.0))
-def test_wilsons_end_solves_its_equation(mean: float, share: float, c: float) -> None:
-    """If it is the larger one: (q - mu)^2 = c^2 q (1 - q) / N, for q minus c^4 / N^2."""
+@pytest.mark.parametrize("tries", [1, 2, 5, 20, 100, 1_000])
+def test_one_more_success_never_lowers_the_upper_end(tries: int) -> None:
+    """Although the level falls with the mean: under Beta(1/2, 1/2), for any number of successes."""
+    mean = (np.arange(tries + 1) + 0.5) / (tries + 1)
+    for imbalance in (0.0, 3.0, 10.0):
+        upper = upper_end(mean, mean * (1.0 - mean) / (tries + 2), 1.0, imbalance)
+        assert (np.diff(upper) >= -1e-12).all()
+
+
+@given(units, st.floats(1e-6, 1.0), st.floats(0.0, 4.0), st.floats(0.0, 9.0))
+def test_wilsons_end_solves_its_equation(
+    mean: float, share: float, c: float, imbalance: float
+) -> None:
+    """If it is the larger one: (q - mu)^2 = c_x^2 q (1 - q) / N, for q minus c^4 / N^2."""
     variance = share * mean * (1 - mean)
-    q = float(upper_end(mean, variance, c))
+    q = float(upper_end(mean, variance, c, imbalance))
     if q == 1.0:
         return
     q -= (c * c * share) ** 2
-    if mean * (1 - mean) > 1e-9 and mean + c * np.sqrt(variance) < q - 1e-9:
-        assert (q - mean) ** 2 == pytest.approx(c * c * q * (1 - q) * share, abs=1e-9)
+    squared = c * c * float(squared_level(np.float64(mean), np.float64(share), imbalance))
+    if mean * (1 - mean) > 1e-9 and mean + np.sqrt(squared * variance) < q - 1e-9:
+        assert (q - mean) ** 2 == pytest.approx(squared * q * (1 - q) * share, abs=1e-9)
 
 
 def test_noise_from_batches_by_hand() -> None:
@@ -94,8 +107,8 @@ def test_a_factor_whose_rewards_repeat_has_little_noise() -> None:
 
 def test_a_coin_in_a_factor_without_other_noise_is_tried_again() -> None:
     """One entry gives .5 a hundred times, so its factor has hardly any noise; another gives 0 once.
-    That may be a coin, so its optimistic reward is that of a coin after one failure: mean 1/4, one
-    sd of 1/4 or Wilson's end, and 1/9."""
+    That may be a coin, so its optimistic reward is that of a coin after one failure: of mean 1/4
+    and deviation 1/4."""
     model = fmdp.FactoredMDP.from_factors(
         [2], [3], [([0], np.full((2, 2), 0.5))], [([1], np.array([0.5, 0.6, 0.7]))]
     )
@@ -165,15 +178,16 @@ def test_the_model_is_optimistic_in_every_row(model: fmdp.FactoredMDP) -> None:
 
 
 def test_rewards_are_in_their_unit() -> None:
-    """Once 3 of [1, 5]: half of the range, as before it was seen; a coin's variance over 3, which
-    is that of 3 samples."""
+    """Six times 3 of [1, 5]: half of the range, as before it was seen; a coin's variance over 8,
+    which is that of 8 samples. The squared level is .35 + (.65 + 8/8) / 2 = 1.175."""
     model = fmdp.FactoredMDP.from_factors(
         [2], [1], [([0], np.full((2, 2), 0.5))], [([], np.array([3.0]))], reward_ranges=[(1, 5)]
     )
     statistics = Statistics(model.structure)
-    statistics.record((0,), (0,), [3.0], (0,))
+    for _ in range(6):
+        statistics.record((0,), (0,), [3.0], (0,))
     batches = with_batch(no_batches(1), statistics)
-    expected = 1.0 + 4.0 * (0.5 + np.sqrt(0.25 / 3) + 1 / 9)
+    expected = 1.0 + 4.0 * (0.5 + np.sqrt(1.175 * 0.25 / 8) + 1 / 64)
     assert optimistic_rewards(statistics, batches, 1.0) == pytest.approx([expected])
 
 
@@ -281,13 +295,17 @@ def test_a_file_with_a_strange_memory_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_level_grows_with_the_visits_to_the_context() -> None:
-    """Rows with 1, 79 and 0 visits of 80: 80 / 8 = 10 times as many as even; the logarithm of 10 is
-    2.302585, so c^2 is 1.2302585 times as large. The second row is visited enough."""
-    assert growth(np.array([[1.0, 79.0, 0.0]])) ** 2 == pytest.approx(
-        np.array([[1.2302585, 1.0, 1.2302585]])
+    """Rows with 1, 79 and 0 visits of 80: 80 / 8 = 10 times as many as even. The logarithm of 10 is
+    2.302585, and a quarter of it is added for a mean of 1, a twentieth for a mean of 0. The second
+    row is visited enough."""
+    imbalance = log_imbalance(np.array([[1.0, 79.0, 0.0]]))
+    assert imbalance == pytest.approx(np.array([[2.302585, 0.0, 2.302585]]))
+    none = np.zeros(3)
+    assert squared_level(np.array([1.0, 0.5, 0.0]), none, 2.302585) == pytest.approx(
+        [0.35 + 0.575646, 0.675 + 0.230259, 1.0 + 0.115129], abs=1e-6
     )
     # Without bound, however often the row was visited.
-    assert growth(np.array([[1e3, 1e300]]))[0, 0] > 5.0
+    assert log_imbalance(np.array([[1e3, 1e300]]))[0, 0] > 600.0
 
 
 def test_the_times_of_the_walks() -> None:

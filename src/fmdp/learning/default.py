@@ -5,27 +5,28 @@ Let g_i be the marginal of the last plan's bias along variable i, scaled to [0, 
 each value of s_i. The worth <theta, g_i> of a row has a posterior mean mu and deviation sd, and
 
     u = max(mu + c_x sd, Wilson(mu, sd, c_x)) + c^4 / N^2,    at most 1,
-    c_x^2 = c^2 (1 + log(N_z / (8 N_x)) / 10),    at least c^2,    c = 1,
+    c_x^2 = c^2 (.35 + (1 - mu) (.65 + 8 / N) + (.05 + mu^2 / 5) log(max{1, N_z / (8 N_x)})), c = 1,
 
 is its optimistic worth, where N_x and N_z are the visits to the row and to its context: to all rows
 that differ in the action alone. The plan uses the mean row, with as much mass moved to the best
 value as gives it the worth u. N is the equivalent number of samples: sd^2 = mu (1 - mu) / N.
 Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, is the larger one where
 mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any variance, and
-yet it may be good. The last term vanishes after a few samples: it makes the learner try again what
-failed once. Rewards are treated alike, with c, in units of their range, with the variance of their
-noise learned from the sums of the episodes, for every entry and its reward factor (noise.py). The
-plan is that of an ordinary model, so every planner works, with alike rows, constraints and effects.
+yet it may be good. For the same reason c_x is larger for low means of few samples. It grows with
+the visits to the context in which the row is not tried. The last term of u vanishes after a few
+samples: it makes the learner try again what failed once. Rewards are treated alike, without N_z, in
+units of their range, with the variance of their noise learned from the sums of the episodes, for
+every entry and its reward factor (noise.py). The plan is that of an ordinary model, so every
+planner works, with alike rows, constraints and effects.
 
 A value that was never seen in N > max(20, sqrt(t) / 2) visits to its row gets no mass after t
 steps, and the posterior is that of the other values. Otherwise a mass of about 1 / N would make
 states attractive for ever that cannot be reached, because an average over infinite time does not
 count the tries.
 
-No error is permanent. c_x grows with the logarithm of the visits to a context in which the row is
-not tried, and after 10^k steps the learner looks around for k steps: each of n action variables
-is random with probability 1 / n, and the others follow the plan. So in a communicating model every
-row is visited infinitely often, and the plans converge to those of the true model
+No error is permanent. After 10^k steps the learner looks around for k steps: each of n action
+variables is random with probability 1 / n, and the others follow the plan. So in a communicating
+model every row is visited infinitely often, and the plans converge to those of the true model
 (docs/default-learner.md has the proof). With `half_life` old steps lose their weight
 (forgetting.py).
 
@@ -81,10 +82,18 @@ from fmdp.planning.policies.randomised import (
     UniformPolicy,
 )
 
-GROWTH = 0.1
-"""How fast c^2 grows with the logarithm of the imbalance of visits."""
+LEAST_LEVEL = 0.35
+"""c_x^2 / c^2 of a row that always led to the best value."""
+FAILING_LEVEL = 0.65
+"""How much larger it is for a row that never did, however often it was visited."""
+FAILING_SAMPLES = 8.0
+"""How much larger it is for such a row, times the number of its samples."""
+GROWTH = 0.05
+"""How fast it grows with the logarithm of the imbalance of visits, for a mean of 0."""
+GROWTH_OF_GOOD = 0.2
+"""How much faster for a mean of 1: late in a run good actions are lost to small differences."""
 IMBALANCE = 8.0
-"""Visits of the context per visit of the row from which on c^2 grows."""
+"""Visits of the context per visit of the row from which on it grows."""
 UNSEEN_VISITS = 20.0
 """Most visits to a row in which every value may have mass, seen or not."""
 UNSEEN_SHARE = 0.5
@@ -222,7 +231,7 @@ def optimistic_model(
     for mixture in posterior(s, counted.cells, possible):
         cells = mixture.pools.cells
         mean, variance = mixture.moments(scaled[cells])
-        upper = upper_end(mean, variance, c, growth(counted.cells[cells].sum(axis=-1)))
+        upper = upper_end(mean, variance, c, log_imbalance(counted.cells[cells].sum(axis=-1)))
         share = (upper - mean) / np.maximum(1.0 - mean, 1e-300)
         share = np.minimum(share, 1.0)[..., None]
         rows[cells] = (1.0 - share) * mixture.mean() + share * best[cells]
@@ -236,7 +245,7 @@ def possible_values(structure: Structure, cell_counts: Floats) -> NDArray[np.boo
     A value that was never seen in N visits to its row has none if N is above UNSEEN_VISITS and
     above UNSEEN_SHARE sqrt(t), after t steps. All counts together are t for every factor.
     """
-    entries = entries_of(structure)
+    entries = _places(structure).entries
     visits = np.add.reduceat(cell_counts, entries.first_cell[:-1])
     steps = cell_counts.sum() / structure.m
     few = visits <= max(UNSEEN_VISITS, UNSEEN_SHARE * math.sqrt(steps))
@@ -244,15 +253,14 @@ def possible_values(structure: Structure, cell_counts: Floats) -> NDArray[np.boo
     return possible
 
 
-def growth(visits: Floats) -> Floats:
-    """Return the factor of c for rows with these visits [pools, rows].
+def log_imbalance(visits: Floats) -> Floats:
+    """Return log(N / (IMBALANCE n)), at least 0, for rows with n visits in pools with N.
 
-    Its square is 1 + GROWTH log(N / (IMBALANCE n)), at least 1, for n visits to the row and N to
-    its pool.
+    `visits` has the n: [pools, rows].
     """
     imbalance = visits.sum(axis=-1, keepdims=True) / (IMBALANCE * np.maximum(visits, 1.0))
-    factor: Floats = np.sqrt(1.0 + GROWTH * log(np.maximum(imbalance, 1.0)))
-    return factor
+    logarithm: Floats = log(np.maximum(imbalance, 1.0))
+    return logarithm
 
 
 def optimistic_rewards(
@@ -274,21 +282,29 @@ def optimistic_rewards(
     return rewards
 
 
-def upper_end(mean: ArrayLike, variance: ArrayLike, c: float, factor: ArrayLike = 1.0) -> Floats:
+def squared_level(mean: Floats, per_sample: Floats, imbalance: Floats | float) -> Floats:
+    """Return c_x^2 / c^2 of rows with this mean worth, 1 / N, and logarithm of the imbalance."""
+    failing = FAILING_LEVEL + FAILING_SAMPLES * per_sample
+    growth = GROWTH + GROWTH_OF_GOOD * mean * mean
+    level: Floats = LEAST_LEVEL + (1.0 - mean) * failing + growth * imbalance
+    return level
+
+
+def upper_end(mean: ArrayLike, variance: ArrayLike, c: float, imbalance: ArrayLike = 0.0) -> Floats:
     """Return the larger of mean + c_x sd and Wilson's upper end, plus c^4 / N^2, at most 1.
 
-    For a number in [0, 1] with this posterior mean and variance; c_x = c times `factor`.
-    Broadcasts.
+    For a number in [0, 1] with this posterior mean and variance, and a row whose visits have this
+    logarithm of their imbalance. Broadcasts.
     """
     mu, var = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
-    level = c * np.asarray(factor, dtype=np.float64)
     coin = mu * (1.0 - mu)
     # 1 / N; without variance there is nothing to learn.
     per_sample = np.divide(var, coin, out=np.zeros_like(mu * var), where=coin > 0.0)
-    ratio = level**2 * per_sample
+    level = c * c * squared_level(mu, per_sample, np.asarray(imbalance, dtype=np.float64))
+    ratio = level * per_sample
     wilson = (mu + 0.5 * ratio + np.sqrt(ratio * coin + 0.25 * ratio**2)) / (1.0 + ratio)
     second_try = (c * c * per_sample) ** 2
-    upper: Floats = np.minimum(np.maximum(mu + level * np.sqrt(var), wilson) + second_try, 1.0)
+    upper: Floats = np.minimum(np.maximum(mu + np.sqrt(level * var), wilson) + second_try, 1.0)
     return upper
 
 

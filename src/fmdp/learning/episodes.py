@@ -10,9 +10,11 @@
   between other entries may be visited any number of times. Steps are taken one by one.
 * tsde (Ouyang et al. 2017): until N(x) > 2 N_k(x) for some entry, at most T_{k-1} + 1 steps, where
   T_0 = 1.
-* paced (of the default learner): as tsde, but a count ends an episode only if it has also grown
-  by a two-hundredth of the largest count. In a model with thousands of rows nearly every step is
-  the first visit of one; t steps take O(200 log t + sqrt t) plans whatever L is.
+* paced (of the default learner): until a count has grown by N_k(x) + 1, or by max{16, N_k(x) / 5}
+  if that is less, and by a four-hundredth of the largest count; at most T_{k-1} + 1 steps. A count
+  that has to double lets a rarely tried action run on for long after it has shown to be bad. In a
+  model with thousands of rows nearly every step is the first visit of one; t steps take
+  O(400 log t + sqrt t) plans whatever L is.
 * fixed: T_k = a given length, or the horizon H that is planned for (Osband & Van Roy 2014): an
   episode plays the H undiscounted backups to their end. Nothing is reset: the next episode begins
   in the state where this one ended.
@@ -60,11 +62,15 @@ DEFAULT_RULE = "growing"
 RULES_MEANING = (
     "when to plan again: after k steps or when a count of at least 4 has doubled, after ceil(k/L) "
     "steps (the paper's), when a count doubles, before a doubled count grows again, when a count "
-    "doubles or one step later than last time, the same but not after a few visits late in a run, "
-    "at fixed times, at random times"
+    "doubles or one step later than last time, the same but when a larger count grows by a fifth "
+    "and not after a few visits late in a run, at fixed times, at random times"
 )
-PACE = 200
+PACE = 400
 """Paced episodes end for at least one visit in this many."""
+PACED_VISITS = 16
+"""Visits that always end a paced episode, unless there are too many rows."""
+PACED_SHARE = 5
+"""Paced episodes end when a large count has grown by one part in this many."""
 FEW = 4
 """Visits that do not end a growing episode by themselves: at first, in a large model, every step
 is the first visit of some entry."""
@@ -135,8 +141,10 @@ def tsde_limits(visits: Index) -> Index:
 
 
 def paced_limits(visits: Index) -> Index:
-    """Return counts above 2 N_k(x), and above N_k(x) by a two-hundredth of the largest count."""
-    limits: Index = np.maximum(2 * visits + 1, visits + visits.max(initial=0) // PACE)
+    """Return counts above N_k(x) by N_k(x) + 1, or by max{16, N_k(x) / 5} if that is less, and by
+    at least a four-hundredth of the largest count."""
+    more = np.minimum(visits + 1, np.maximum(PACED_VISITS, visits // PACED_SHARE + 1))
+    limits: Index = visits + np.maximum(more, visits.max(initial=0) // PACE)
     return limits
 
 
