@@ -79,7 +79,7 @@ torture: $(INSTALLED) ## kills, signals, damaged files, full disks and hostile n
 	PYTHONPATH=tests $(BIN)/python -m torture $(ARGS)
 
 fingerprints: $(INSTALLED) ## note what short runs come to; refuses if results moved and their version did not
-	$(BIN)/python tests/experiments/fingerprints.py
+	OPENBLAS_CORETYPE=Haswell $(BIN)/python tests/experiments/fingerprints.py
 
 docs: $(INSTALLED) ## the pages and the API reference as a site in build/docs; any warning is an error
 	$(BIN)/python -m sphinx -q -E -W --keep-going -d build/doctrees docs build/docs
