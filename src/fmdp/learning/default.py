@@ -87,11 +87,11 @@ LEAST_LEVEL = 0.35
 FAILING_LEVEL = 0.65
 """How much larger it is for a row that never did, however often it was visited."""
 FAILING_SAMPLES = 8.0
-"""How much larger it is for such a row, times the number of its samples."""
+"""How much larger still it is for such a row after one sample; divided by their number."""
 GROWTH = 0.05
 """How fast it grows with the logarithm of the imbalance of visits, for a mean of 0."""
 GROWTH_OF_GOOD = 0.2
-"""How much faster for a mean of 1: late in a run good actions are lost to small differences."""
+"""How much faster it grows for a mean of 1: good actions differ by little, and are easily lost."""
 IMBALANCE = 8.0
 """Visits of the context per visit of the row from which on it grows."""
 UNSEEN_VISITS = 20.0

@@ -12,7 +12,7 @@
   T_0 = 1.
 * paced (of the default learner): until a count has grown by N_k(x) + 1, or by max{16, N_k(x) / 5}
   if that is less, and by a four-hundredth of the largest count; at most T_{k-1} + 1 steps. A count
-  that has to double lets a rarely tried action run on for long after it has shown to be bad. In a
+  that has to double lets a rarely tried action continue long after it has proved bad. In a
   model with thousands of rows nearly every step is the first visit of one; t steps take
   O(400 log t + sqrt t) plans whatever L is.
 * fixed: T_k = a given length, or the horizon H that is planned for (Osband & Van Roy 2014): an
@@ -68,7 +68,7 @@ RULES_MEANING = (
 PACE = 400
 """Paced episodes end for at least one visit in this many."""
 PACED_VISITS = 16
-"""Visits that always end a paced episode, unless there are too many rows."""
+"""Visits by which a small count may at most grow in a paced episode."""
 PACED_SHARE = 5
 """Paced episodes end when a large count has grown by one part in this many."""
 FEW = 4
