@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 import fmdp
 from fmdp import FactoredMDP
+from fmdp.planning.choice import Chosen
 from fmdp.simulation import Simulation, reference_for, simulate
 from fmdp.simulation import regret as regret_module
 from fmdp.simulation.loop import checkpoints
@@ -54,6 +55,31 @@ def test_a_gain_that_depends_on_the_state() -> None:
     assert reference.gaps is None
     run = simulate(stay, fmdp.DORL(), 50)
     assert run.regret == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_large_model_has_the_least_of_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fmdp.problem("circle:40,dynamics=guestrin")
+    singles = fmdp.ALP(basis="singles").plan(model).gain_upper
+    reference = reference_for(model)
+    assert singles is not None
+    assert reference.gain_kind == "upper_bound"
+    assert reference.gain < 0.5 * singles
+    assert reference_for(model).gain == reference.gain
+    for bound in (np.inf, singles + 1.0):
+        monkeypatch.setattr(regret_module, "least_gain_upper", lambda *given, bound=bound: bound)
+        assert reference_for(model).gain == singles
+
+
+def test_the_bound_is_not_below_the_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that can be planned exactly, with the reference of a large model."""
+    planner = fmdp.ALP()
+    monkeypatch.setattr(regret_module, "default_planner", lambda model: planner)
+    monkeypatch.setattr(regret_module, "choose_planner_of", lambda model: Chosen(planner, None))
+    for name in ("circle:8,dynamics=guestrin", "circle:6", "machines:2", "random:5", "grid:9"):
+        model = fmdp.problem(name)
+        least = fmdp.plan(model).gain_lower
+        assert least is not None
+        assert reference_for(model).gain >= least
 
 
 def test_gap_and_realised_regret_have_one_expectation() -> None:

@@ -8,13 +8,15 @@ regret plus h(s_1) - E h(s_{T+1}), so the two differ by at most sp(h) on average
 an exact plan, one gain for all states, and a table over states and actions.
 
 If the exact planner does not fit, regret is measured against a certified upper bound on the gain,
-and is then itself an upper bound (`gain_kind`).
+and is then itself an upper bound (`gain_kind`). Where the approximate linear program is the default
+planner, the bound is the least of its plan with `singles` and of wider scopes that are cheap
+(planning/alp/gain_bound.py).
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,8 @@ from fmdp.learning.planning_budget import (
 )
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
+from fmdp.planning.alp.alp import ALP
+from fmdp.planning.alp.gain_bound import least_gain_upper
 from fmdp.planning.choice import choose_planner_of, default_planner
 from fmdp.planning.counts.planner import Counts
 from fmdp.planning.exact.planner import Exact
@@ -90,7 +94,11 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     if not isinstance(planner, Exact):
         planner = choose_planner_of(model).planner
     if not isinstance(planner, Exact | Counts):
-        return _bounded(without_search(planner).plan(model, progress=progress), started)
+        reference = _bounded(without_search(planner).plan(model, progress=progress), started)
+        if not isinstance(planner, ALP):
+            return reference
+        bound = min(reference.gain, least_gain_upper(model, progress))
+        return replace(reference, gain=bound, seconds=time.perf_counter() - started)
     scale = model.structure.reward_range_total or model.structure.reward_unit
     plan = type(planner)(tolerance=TOLERANCE * scale).plan(model, progress=progress)
     if plan.status is Status.MULTICHAIN:

@@ -90,22 +90,24 @@ def within_limits(
 
 
 def widened_scopes(
-    structure: Structure, scopes: Sequence[Scope], symmetry: Symmetry
+    structure: Structure, scopes: Sequence[Scope], symmetry: Symmetry | None
 ) -> tuple[Scope, ...] | None:
     """Return every scope extended by each parent, or None if nothing changes or twice the usual
     limits are exceeded."""
-    wider = symmetry.closed(
-        tuple(sorted({*scope, j}))
-        for scope in scopes
-        for i in scope
-        for j in structure.state_scope(i)
-    )
-    values = max(math.prod(structure.state_sizes[v] for v in scope) for scope in wider)
+    extended: set[Scope] = set()
+    for scope in scopes:
+        parents = {j for i in scope for j in structure.state_scope(i)}
+        # A scope without parents stays as it is.
+        extended |= {tuple(sorted({*scope, j})) for j in parents or scope}
+    wider = tuple(sorted(extended)) if symmetry is None else symmetry.closed(extended)
+    values = max((math.prod(structure.state_sizes[v] for v in scope) for scope in wider), default=0)
+    most_values = MOST_VALUES if symmetry is None else MOST_VALUES_TIED
+    most_weights = MOST_WEIGHTS if symmetry is None else MOST_WEIGHTS_TIED
     if (
         set(wider) == set(scopes)
-        or values > 2 * MOST_VALUES_TIED
-        or n_weights(structure, wider, symmetry) > 2 * MOST_WEIGHTS_TIED
+        or values > 2 * most_values
         or n_functions(structure.state_sizes, wider) > 2 * MOST_FUNCTIONS
+        or n_weights(structure, wider, symmetry) > 2 * most_weights
     ):
         return None
     return wider

@@ -188,17 +188,37 @@ class PreparedALP:
         for block in self.basis.blocks:
             if block.scope in begin:
                 weights[block.columns] = begin[block.scope]
+        return self._bound(tables, weights, rounds, anyway=False)
+
+    def bound(self, tables: FactoredMDP, rounds: int, progress: Progress | None = None) -> float:
+        """Return a `gain_upper` after some rounds on the average criterion, without a policy."""
+        if self._expansion is not None:
+            tables = self._expansion.tables(tables)
+        bound = self._bound(tables, None, rounds, progress, anyway=True)
+        assert bound is not None
+        return bound
+
+    def _bound(
+        self,
+        tables: FactoredMDP,
+        weights: Floats | None,
+        rounds: int,
+        progress: Progress | None = None,
+        *,
+        anyway: bool,
+    ) -> float | None:
         deadline = Deadline.after(self.settings.max_seconds)
         program = self.program_for("plain", deadline)
         residual = program.residual
         residual.load(self._reduced(tables))
-        monitor = Monitor(iterations=rounds, deadline=deadline, unit=residual.unit)
-        solution = program.run_average_from(weights / residual.unit, monitor)
+        unit = residual.unit
+        monitor = Monitor(iterations=rounds, deadline=deadline, progress=progress, unit=unit)
+        start = None if weights is None else weights / unit
+        solution = program.run_average_from(start, monitor, anyway=anyway)
         if solution is None:
             return None
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return residual.largest(solution.x[:-1], 1.0) * residual.unit
+        solution.status.raise_if_interrupted()
+        return residual.largest(solution.x[:-1], 1.0) * unit
 
     def program_for(self, kind: str, deadline: Deadline = NEVER) -> StagedProgram:
         """Return the program for a kind of tables, built on first use."""

@@ -187,15 +187,20 @@ class StagedProgram:
             solution = CuttingPlanes().solve(replace(program, start=solution.x[:-1]), monitor)
         return self._gain_solution(constraints, solution)
 
-    def run_average_from(self, start: Floats, monitor: Monitor) -> ProgramSolution | None:
+    def run_average_from(
+        self, start: Floats | None, monitor: Monitor, *, anyway: bool = False
+    ) -> ProgramSolution | None:
         """Solve the first stage of the average criterion from these weights by interior points.
 
-        Return None if the program is not dense.
+        If the program is not dense, return None; with `anyway`, solve it, by simplex where interior
+        points cannot.
         """
         program = replace(self._gain_program()[1], start=start)
-        if not (self._dense and fits(program)):
+        interior = fits(program)
+        if not (anyway or (self._dense and interior)):
             return None
-        return InteriorCuttingPlanes().solve(program, monitor)
+        solver = InteriorCuttingPlanes() if interior else CuttingPlanes()
+        return solver.solve(program, monitor)
 
     def _gain_program(self) -> tuple[BellmanConstraints, LinearProgram]:
         """Return min lambda without a cap, which would only make the bound looser.
