@@ -296,13 +296,13 @@ def test_a_file_with_a_strange_memory_is_refused(tmp_path: Path) -> None:
 
 def test_the_level_grows_with_the_visits_to_the_context() -> None:
     """Rows with 1, 79 and 0 visits of 80: 80 / 8 = 10 times as many as even. The logarithm of 10 is
-    2.302585, and a quarter of it is added for a mean of 1, a twentieth for a mean of 0. The second
+    2.302585, and .4 of it is added for a mean of 1, a fifth for a mean of 0. The second
     row is visited enough."""
     imbalance = log_imbalance(np.array([[1.0, 79.0, 0.0]]))
     assert imbalance == pytest.approx(np.array([[2.302585, 0.0, 2.302585]]))
     none = np.zeros(3)
     assert squared_level(np.array([1.0, 0.5, 0.0]), none, 2.302585) == pytest.approx(
-        [0.35 + 0.575646, 0.675 + 0.230259, 1.0 + 0.115129], abs=1e-6
+        [0.35 + 0.921034, 0.675 + 0.575646, 1.0 + 0.460517], abs=1e-6
     )
     # Without bound, however often the row was visited.
     assert log_imbalance(np.array([[1e3, 1e300]]))[0, 0] > 600.0

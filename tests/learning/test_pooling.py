@@ -11,23 +11,25 @@ from hypothesis import strategies as st
 
 import fmdp
 from fmdp import Statistics
+from fmdp.learning.dirichlet import log_likelihood
+from fmdp.learning.kinds import with_spread
 from fmdp.learning.pooling import (
     CONCENTRATIONS,
     Pools,
-    log_likelihood,
     pooled,
     pools_of,
     posterior,
-    with_uncertain_mean,
 )
 from fmdp.model.entries import entries_of
+
+ONE_FORM = np.zeros(1, dtype=np.int64)
 
 
 def one_pool(counts: list[list[float]]) -> tuple[Pools, np.ndarray]:
     array = np.array([counts], dtype=np.float64)
     rows = np.arange(len(counts))[None]
     cells = np.arange(array.size).reshape(array.shape)
-    return Pools(rows, cells, np.zeros(1, dtype=np.int64), rows), array
+    return Pools(rows, cells, np.zeros(1, dtype=np.int64), rows, ONE_FORM), array
 
 
 def test_the_likelihood_of_a_sequence() -> None:
@@ -42,14 +44,14 @@ def test_the_likelihood_of_a_sequence() -> None:
 
 def test_variances_add() -> None:
     # 1/5 + 1/20 = 1/4; nothing known of the mean: hardly more than a prior of one sample.
-    assert with_uncertain_mean(4.0, 19.0) == pytest.approx(3.0)
-    assert with_uncertain_mean(1e12, 1.0) == pytest.approx(1.0)
+    assert with_spread(4.0, 1 / 20) == pytest.approx(3.0)
+    assert with_spread(1e12, 1 / 2) == pytest.approx(1.0)
 
 
 def test_rows_that_look_alike_lend_each_other_their_samples() -> None:
     """Four rows with 50 of 100 successes; a fifth was never seen."""
     pools, counts = one_pool([[50, 50]] * 4 + [[0, 0]])
-    mixture = pooled(pools, counts, 1)
+    mixture = pooled(pools, counts)
     mean = mixture.mean()[0]
     assert mean[:, 0] == pytest.approx([0.5] * 5)
     _, variance = mixture.moments(np.broadcast_to([0.0, 1.0], counts.shape))
@@ -62,7 +64,7 @@ def test_a_row_that_differs_is_for_itself() -> None:
     """Restarting is one action of five: its row has nothing to do with the others."""
     pools, counts = one_pool([[10, 190]] * 4 + [[0, 50]])
     counts[0, 4] = [50, 0]
-    mixture = pooled(pools, counts, 1)
+    mixture = pooled(pools, counts)
     assert mixture.odds[0, 0, 4] > 0.99
     assert mixture.mean()[0, 4, 0] == pytest.approx(50.5 / 51, abs=2e-3)
     assert mixture.mean()[0, 0, 0] == pytest.approx(0.05, abs=0.01)
@@ -76,8 +78,10 @@ def test_an_action_that_matters_in_one_context_is_believed_to_matter_in_others()
     counts[:2, 3] = [0, 50]
     counts[2, 2:] = [1, 0]
     rows = np.arange(12).reshape(3, 4)
-    pools = Pools(rows, np.arange(24).reshape(3, 4, 2), np.zeros(3, dtype=np.int64), rows % 4)
-    mixture = pooled(pools, counts, 1)
+    pools = Pools(
+        rows, np.arange(24).reshape(3, 4, 2), np.zeros(3, dtype=np.int64), rows % 4, ONE_FORM
+    )
+    mixture = pooled(pools, counts)
     assert mixture.odds[0, 2, 3] > 2.0 * mixture.odds[0, 2, 2]
     _, variance = mixture.moments(np.broadcast_to([0.0, 1.0], counts.shape))
     assert variance[2, 3] > variance[2, 2]
@@ -96,7 +100,7 @@ def test_faded_counts_have_a_likelihood(parameter: float, count: float) -> None:
 def test_five_failures_do_not_tell_a_row_from_its_pool() -> None:
     """0 of 5 where the others have 20 of 100: what it has to be, it may still be."""
     pools, counts = one_pool([[80, 20]] * 3 + [[5, 0]])
-    mean, variance = pooled(pools, counts, 1).moments(np.broadcast_to([0.0, 1.0], counts.shape))
+    mean, variance = pooled(pools, counts).moments(np.broadcast_to([0.0, 1.0], counts.shape))
     alone = 0.5 / 6
     assert mean[0, 3] > alone + 0.03
     assert mean[0, 3] + math.sqrt(variance[0, 3]) > 0.15
@@ -104,7 +108,7 @@ def test_five_failures_do_not_tell_a_row_from_its_pool() -> None:
 
 def test_one_row_is_a_row_with_a_prior_of_one_sample() -> None:
     pools, counts = one_pool([[3, 0, 1]])
-    mixture = pooled(pools, counts, 1)
+    mixture = pooled(pools, counts)
     assert mixture.parameters[0, 0, 0] == pytest.approx([10 / 3, 1 / 3, 4 / 3])
     mean, variance = mixture.moments(np.broadcast_to([1.0, 0.0, 0.0], counts.shape))
     assert mean[0, 0] == pytest.approx(2 / 3)
@@ -131,8 +135,8 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
     n_pools, n_rows, _ = counts.shape
     rows = np.arange(n_pools * n_rows).reshape(n_pools, n_rows)
     cells = np.arange(counts.size).reshape(counts.shape)
-    pools = Pools(rows, cells, np.arange(n_pools) % 2, rows % n_rows)
-    mixture = pooled(pools, counts, 2)
+    pools = Pools(rows, cells, np.arange(n_pools) % 2, rows % n_rows, np.zeros(2, np.int64))
+    mixture = pooled(pools, counts)
     assert mixture.odds.sum(axis=0) == pytest.approx(np.ones((n_pools, n_rows)))
     assert (mixture.parameters > counts).all()
     mean, visits = mixture.mean(), counts.sum(axis=-1)[..., None]
@@ -148,10 +152,10 @@ def test_the_order_of_rows_does_not_matter(counts: np.ndarray, random: object) -
     n_pools, n_rows, _ = counts.shape
     rows = np.arange(n_pools * n_rows).reshape(n_pools, n_rows)
     cells = np.arange(counts.size).reshape(counts.shape)
-    pools = Pools(rows, cells, np.zeros(n_pools, np.int64), rows % n_rows)
+    pools = Pools(rows, cells, np.zeros(n_pools, np.int64), rows % n_rows, ONE_FORM)
     order = list(range(n_rows))
     random.shuffle(order)  # type: ignore[attr-defined]
-    straight, shuffled = pooled(pools, counts, 1), pooled(pools, counts[:, order], 1)
+    straight, shuffled = pooled(pools, counts), pooled(pools, counts[:, order])
     assert shuffled.mean() == pytest.approx(straight.mean()[:, order], abs=1e-9)
 
 

@@ -7,4 +7,4 @@ reason in CHANGELOG.md. Older runs stay in the store and are run again on reques
 
 from __future__ import annotations
 
-RESULTS_VERSION = 9
+RESULTS_VERSION = 10

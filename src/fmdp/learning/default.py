@@ -88,7 +88,7 @@ FAILING_LEVEL = 0.65
 """How much larger it is for a row that never did, however often it was visited."""
 FAILING_SAMPLES = 8.0
 """How much larger still it is for such a row after one sample; divided by their number."""
-GROWTH = 0.05
+GROWTH = 0.2
 """How fast it grows with the logarithm of the imbalance of visits, for a mean of 0."""
 GROWTH_OF_GOOD = 0.2
 """How much faster it grows for a mean of 1: good actions differ by little, and are easily lost."""

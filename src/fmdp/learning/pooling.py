@@ -1,30 +1,33 @@
-"""Posterior of rows that differ only in the action, with learned similarity.
+"""Posterior of the rows of a model, with learned similarity.
 
-An action variable usually matters to few state variables, so most rows P_i(. | z, a) with the same
-state part z are equal or nearly so, and a learner that treats each separately has to learn all of
-them. Here the similarity is learned. The rows of one z form a pool, and row x of it is
+A learner that treats each row separately has to learn all of them, but many are alike. An action
+variable usually matters to few state variables, so most rows P_i(. | z, a) with the same context z
+are equal or nearly so. And many systems have parts of the same make, whose tables are alike. Here
+the similarity is learned. Row x is drawn from one of several laws:
 
-    theta_x ~ Dirichlet(kappa_x mu_z),    kappa_x in {4, 16, 64, 256, 1024},
-    theta_x ~ Dirichlet(1/|S_i|, ..., 1/|S_i|),    independent of the pool,
+* theta_x ~ Dirichlet(1/|S_i|, ..., 1/|S_i|): it is independent of all others;
+* theta_x ~ Dirichlet(kappa mu), where mu is what other rows tell about it: the rows of its kind, of
+  any factor and action (kinds.py), or those that belong to the same action. The concentration kappa
+  is one of a few. The estimate mu is uncertain, with some spread, and this reduces kappa, because
+  variances add: 1 / (k + 1) = 1 / (kappa + 1) + spread.
 
-in unknown proportions, initially even odds for "independent". The proportions are learned for each
-factor and, around those, for each action of a factor: an action that affects a variable in one
-context z affects it in others, too. Empirical Bayes, in rounds: mu_z is estimated from the other
-rows of the pool, each weighted by what it tells about mu (N kappa / (N + kappa) samples). The
-uncertainty of that estimate, from R samples, reduces kappa, as the variances of the two add:
+The proportions of the laws are unknown. They are learned for each form of factors, around that for
+each factor, and around that for each action of a factor: an action that affects a variable in one
+context affects it in others, too. Empirical Bayes: a row's odds for each law are its
+Dirichlet-multinomial likelihoods times the proportions of its action; these are the mean odds of
+the action's rows with visits, and of one more row with the mean odds of the factor. Odds and
+proportions are renewed in turn. They have to come near their limit: after a few steps "independent"
+still has much of its prior probability, because a row with few visits says little against it, and
+then every row is explored for itself for hundreds of steps of a run.
 
-    1 / (k + 1) = 1 / (kappa + 1) + 1 / (R + 1);
-
-a row's odds for each kappa are its Dirichlet-multinomial likelihoods times the proportions of its
-action; these are the mean odds of the action's rows with visits, and of one more row with the mean
-odds of the factor. The result for each row is a mixture of six Dirichlet distributions. A sample of
-the row itself moves it by at least 1 / (N + 1025): the prior is never stronger than about a
-thousand samples, and its influence is O(1 / N).
+The result for each row is a mixture of Dirichlet distributions. A sample of the row itself moves it
+by at least 1 / (N + 1025): the prior is never stronger than about a thousand samples, and its
+influence is O(1 / N).
 
 Rows that the structure knows to be alike are one row here. A class of rows that belongs to several
 pools is treated as independent.
 
-Cost: a few passes over the cells, and six Dirichlet-multinomial likelihoods per row and round.
+Cost: a few passes over the cells, and a Dirichlet-multinomial likelihood per row and law.
 """
 
 from __future__ import annotations
@@ -38,27 +41,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp.learning.dirichlet import log_likelihood
+from fmdp.learning.kinds import (
+    INDEPENDENT,
+    KIND,
+    KIND_AND_ACTION,
+    Form,
+    forms_of,
+    forms_of_pools,
+    kind_means,
+    with_spread,
+)
 from fmdp.learning.statistics import Floats
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of
 from fmdp.model.spaces import count
 
-CONCENTRATIONS = (4.0, 16.0, 64.0, 256.0, 1024.0)
-"""kappa: how many samples of a row its pool is worth."""
-INDEPENDENT_PRIOR = 0.5
-"""Prior probability that a row is independent of its pool."""
+CONCENTRATIONS = (16.0, 128.0, 1024.0)
+"""How many samples of a row its kind may be worth."""
+PRIOR_ODDS = {INDEPENDENT: 5.0, KIND: 1.0, KIND_AND_ACTION: 4.0}
+"""Prior odds that a row is independent, and that it is drawn around either mean of kinds.py."""
 PRIOR_ROWS = 2.0
-"""Number of rows that the prior odds of a factor count as."""
+"""Number of rows that the prior odds count as in a form, and those of the form in a factor."""
 PRIOR_CONTEXTS = 1.0
 """Number of rows that the proportions of a factor count as among those of one action."""
 ROW_WEIGHT = 1.0
 """Total weight of the prior of an independent row, in samples, uniform over the values."""
-ROUNDS = 3
-"""Rounds of empirical Bayes; each costs six likelihoods per row."""
-FACTORS = 40
-"""Largest number of factors of a rising factorial that are multiplied; more could overflow."""
-SERIES = 16.0
-"""From here on four terms of Stirling's series give log Gamma to the last digit."""
+STEPS = 60
+"""Renewals of odds and proportions."""
 
 
 class Pools(NamedTuple):
@@ -72,6 +82,21 @@ class Pools(NamedTuple):
     """[G]: the (first) factor of the rows."""
     action: Index
     """[G, K]: the action of each row, among those of its factor; 0 if that is not known."""
+    form_of: Index
+    """[m]: the form of each factor that has rows here."""
+    forms: tuple[Form, ...]
+    """Columns that are compared."""
+
+
+class Laws(NamedTuple):
+    """The laws that a row may be drawn from; law 0 is "independent"."""
+
+    odds: Floats
+    """[C]: prior probabilities."""
+    mean: Index
+    """[C]: which mean of kinds.py each law is drawn around; INDEPENDENT for law 0."""
+    kappa: Floats
+    """[C]: its concentration; 0 for law 0."""
 
 
 class Mixture(NamedTuple):
@@ -112,223 +137,140 @@ def posterior(
     """
     for pools in pools_of(structure):
         counts = cell_counts[pools.cells].astype(np.float64)
-        mixture = pooled(pools, counts, structure.m)
+        mixture = pooled(pools, counts)
         if possible is not None:
             mixture = mixture._replace(parameters=mixture.parameters * possible[pools.cells])
         yield mixture
 
 
-def pooled(pools: Pools, counts: Floats, n_factors: int) -> Mixture:
+def pooled(pools: Pools, counts: Floats) -> Mixture:
     """Return the mixture of every row of these pools, from its counts [G, K, W]."""
     n_pools, n_rows, n_values = counts.shape
-    if n_rows == 1:
-        alone = counts + ROW_WEIGHT / n_values
-        return Mixture(pools, np.ones((1, n_pools, 1)), alone[None])
-    kappas = np.array(CONCENTRATIONS)
-    laws = np.array([INDEPENDENT_PRIOR, *[(1.0 - INDEPENDENT_PRIOR) / len(kappas)] * len(kappas)])
-    odds = np.empty((len(laws), n_pools, n_rows))
-    parameters = np.empty((len(laws), *counts.shape))
-    groups = (pools.factor, pools.action, n_factors)
-    _mixtures(counts, groups, kappas, laws, (odds, parameters))
-    return Mixture(pools, odds, parameters)
+    laws = laws_of(pools)
+    rows = counts.reshape(-1, n_values)
+    odds = np.ones((len(laws.odds), len(rows)))
+    parameters = np.empty((len(laws.odds), *rows.shape))
+    parameters[0] = rows + ROW_WEIGHT / n_values
+    if len(laws.odds) > 1:
+        groups = (np.repeat(pools.factor, n_rows), pools.action.ravel(), pools.form_of)
+        _mixtures(rows, groups, laws, *kind_means(pools.forms, rows), odds, parameters)
+    shape = (-1, n_pools, n_rows)
+    return Mixture(pools, odds.reshape(shape), parameters.reshape(*shape, n_values))
+
+
+def laws_of(pools: Pools) -> Laws:
+    """Return the laws that rows of these pools may be drawn from."""
+    laws = [(PRIOR_ODDS[INDEPENDENT], INDEPENDENT, 0.0)]
+    if any(len(form.actions) > 1 for form in pools.forms):
+        share = 1.0 / len(CONCENTRATIONS)
+        for mean in (KIND, KIND_AND_ACTION):
+            laws += [(PRIOR_ODDS[mean] * share, mean, kappa) for kappa in CONCENTRATIONS]
+    odds, means, kappas = (np.array(column) for column in zip(*laws, strict=True))
+    return Laws(odds / odds.sum(), means, kappas)
 
 
 @njit(nogil=True)
-def _mixtures(counts: Floats, groups: Any, kappas: Floats, laws: Floats, out: Any) -> None:
-    """Fill odds [C, G, K] and parameters [C, G, K, W]; law 0 is "independent"."""
-    odds, parameters = out
-    factor, action, n_factors = groups
-    n_pools, n_rows, n_values = counts.shape
-    n_laws = laws.shape[0]
-    alone = np.empty(n_values)
-    for v in range(n_values):
-        alone[v] = ROW_WEIGHT / n_values
-    # Loops and not NumPy's sums: those take two seconds to compile.
-    visits = np.zeros((n_pools, n_rows))
-    for g in range(n_pools):
-        for k in range(n_rows):
-            for v in range(n_values):
-                visits[g, k] += counts[g, k, v]
-    prior = np.empty((n_pools, n_rows, n_values))  # counts of the other rows, plus `alone`
-    independent = np.empty((n_pools, n_rows))
-    weights, log_odds = np.empty(n_laws), np.empty(n_laws)
-    proportions = np.empty((n_factors, n_rows, n_laws))  # of the actions of every factor
-    for g in range(n_pools):
-        for k in range(n_rows):
-            independent[g, k] = log_likelihood(counts[g, k], alone)
+def _mixtures(
+    counts: Floats,
+    groups: Any,
+    laws: Any,
+    means: Floats,
+    spreads: Floats,
+    odds: Floats,
+    parameters: Floats,
+) -> None:
+    """Fill odds [C, rows] and parameters [C, rows, W] from counts [rows, W]; those of law 0 are
+    filled already.
+
+    `groups` has factor and action of each row and the form of each factor; `means` and `spreads`
+    are those of kinds.py.
+    """
+    n_laws, n_rows, n_values = parameters.shape
+    visits = np.zeros(n_rows)
+    likely = np.zeros((n_rows, n_laws))
+    start = np.empty(n_values)  # parameters without the counts
+    for row in range(n_rows):
+        for v in range(n_values):
+            visits[row] += counts[row, v]
+        for law in range(n_laws):
+            start[:] = ROW_WEIGHT / n_values
+            if law > 0:
+                mean = laws.mean[law]
+                concentration = with_spread(laws.kappa[law], spreads[mean, row])
+                for v in range(n_values):
+                    start[v] = concentration * means[mean, row, v]
+                    parameters[law, row, v] = counts[row, v] + start[v]
+            if visits[row] > 0.0:
+                likely[row, law] = log_likelihood(counts[row], start)
+    weights = np.empty((n_rows, n_laws))
+    _renew(likely, visits, groups, laws.odds, weights)
+    for row in range(n_rows):
+        for law in range(n_laws):
+            odds[law, row] = weights[row, law]
+
+
+@njit(nogil=True)
+def _renew(likely: Floats, visits: Floats, groups: Any, prior: Floats, weights: Floats) -> None:
+    """Fill the odds `weights` [rows, C] from the log-likelihoods of the rows and `prior` odds [C].
+
+    On return `likely` has likelihoods, the largest one of each row 1.
+    """
+    factor, action, _ = groups
+    n_rows, n_laws = likely.shape
+    for row in range(n_rows):
+        best = likely[row].max()
+        for law in range(n_laws):
+            likely[row, law] = math.exp(likely[row, law] - best)
+    proportions = np.empty((groups[2].size, action.max() + 1, n_laws))
+    proportions[:] = prior
+    for _ in range(STEPS):
+        for row in range(n_rows):
             for law in range(n_laws):
-                odds[law, g, k] = laws[law]
-        _set_prior(g, counts, visits, odds, kappas, prior)
-    for f in range(n_factors):
-        for k in range(n_rows):
-            for law in range(n_laws):
-                proportions[f, k, law] = laws[law]
-    for _ in range(ROUNDS):
-        for g in range(n_pools):
-            for k in range(n_rows):
-                for law in range(n_laws):
-                    log_odds[law] = math.log(proportions[factor[g], action[g, k], law])
-                weights[0] = independent[g, k]
-                size = _weigh_laws(
-                    counts[g, k], prior[g, k], visits[g, k], log_odds, kappas, weights
-                )
-                for law in range(n_laws):
-                    odds[law, g, k] = weights[law] / size
-            _set_prior(g, counts, visits, odds, kappas, prior)
-        _set_proportions(odds, visits, factor, action, laws, proportions)
-    for g in range(n_pools):
-        for k in range(n_rows):
-            _fill_parameters(counts[g, k], prior[g, k], alone, kappas, parameters[:, g, k])
+                weights[row, law] = likely[row, law] * proportions[factor[row], action[row], law]
+            _normalise(weights[row])
+        _set_proportions(weights, visits, groups, prior, proportions)
 
 
 @njit(nogil=True)
 def _set_proportions(
-    odds: Floats, visits: Floats, factor: Index, action: Index, laws: Floats, proportions: Floats
+    weights: Floats, visits: Floats, groups: Any, prior: Floats, proportions: Floats
 ) -> None:
-    """Set the proportions [factors, actions, laws] to the mean odds of the rows with visits."""
+    """Set the proportions [factors, actions, C] to the mean odds of the rows with visits."""
+    factor, action, form_of = groups
     n_factors, n_actions, n_laws = proportions.shape
-    of_factor = np.empty((n_factors, n_laws))
+    of_form = np.empty((form_of.max() + 1, n_laws))
+    of_factor = np.zeros((n_factors, n_laws))
+    of_action = np.zeros((n_factors, n_actions, n_laws))
+    for row in range(visits.size):
+        if visits[row] > 0.0:
+            for law in range(n_laws):
+                of_action[factor[row], action[row], law] += weights[row, law]
+    of_form[:] = PRIOR_ROWS * prior
+    for f in range(n_factors):
+        for k in range(n_actions):
+            for law in range(n_laws):
+                of_factor[f, law] += of_action[f, k, law]
+        for law in range(n_laws):
+            of_form[form_of[f], law] += of_factor[f, law]
+    for form in range(of_form.shape[0]):
+        _normalise(of_form[form])
     for f in range(n_factors):
         for law in range(n_laws):
-            of_factor[f, law] = PRIOR_ROWS * laws[law]
-    for g in range(visits.shape[0]):
-        for k in range(visits.shape[1]):
-            if visits[g, k] > 0.0:
-                for law in range(n_laws):
-                    of_factor[factor[g], law] += odds[law, g, k]
-    for f in range(n_factors):
+            of_factor[f, law] += PRIOR_ROWS * of_form[form_of[f], law]
         _normalise(of_factor[f])
         for k in range(n_actions):
             for law in range(n_laws):
-                proportions[f, k, law] = PRIOR_CONTEXTS * of_factor[f, law]
-    for g in range(visits.shape[0]):
-        for k in range(visits.shape[1]):
-            if visits[g, k] > 0.0:
-                for law in range(n_laws):
-                    proportions[factor[g], action[g, k], law] += odds[law, g, k]
-    for f in range(n_factors):
-        for k in range(n_actions):
+                proportions[f, k, law] = of_action[f, k, law] + PRIOR_CONTEXTS * of_factor[f, law]
             _normalise(proportions[f, k])
 
 
 @njit(nogil=True)
 def _normalise(weights: Floats) -> None:
-    """Divide the weights by their sum, in place."""
     total = 0.0
     for law in range(weights.size):
         total += weights[law]
     for law in range(weights.size):
         weights[law] /= total
-
-
-@njit(nogil=True)
-def _weigh_laws(
-    counts: Floats, prior: Floats, visits: float, log_odds: Floats, kappas: Floats, weights: Floats
-) -> float:
-    """Replace `weights` by the posterior weights of the laws of one row, and return their sum.
-
-    On entry weights[0] is the log-likelihood of law 0.
-    """
-    samples = 0.0
-    for v in range(counts.size):
-        samples += prior[v]
-    weights[0] = log_odds[0] + weights[0]
-    best = weights[0]
-    for law in range(1, weights.size):
-        concentration = with_uncertain_mean(kappas[law - 1], samples)
-        likelihood = -_log_rising(concentration, visits)
-        for v in range(counts.size):
-            likelihood += _log_rising(concentration / samples * prior[v], counts[v])
-        weights[law] = log_odds[law] + likelihood
-        best = max(best, weights[law])
-    size = 0.0
-    for law in range(weights.size):
-        weights[law] = math.exp(weights[law] - best)
-        size += weights[law]
-    return size
-
-
-@njit(nogil=True)
-def _fill_parameters(
-    counts: Floats, prior: Floats, alone: Floats, kappas: Floats, parameters: Floats
-) -> None:
-    """Fill the Dirichlet parameters [C, W] of one row under every law."""
-    samples = 0.0
-    for v in range(counts.size):
-        samples += prior[v]
-    for v in range(counts.size):
-        parameters[0, v] = counts[v] + alone[v]
-    for law in range(1, parameters.shape[0]):
-        scale = with_uncertain_mean(kappas[law - 1], samples) / samples
-        for v in range(counts.size):
-            parameters[law, v] = counts[v] + scale * prior[v]
-
-
-@njit(nogil=True)
-def _set_prior(
-    g: int, counts: Floats, visits: Floats, odds: Floats, kappas: Floats, prior: Floats
-) -> None:
-    """Set the prior of every row of pool g: what the other rows tell about mu, in samples per
-    value."""
-    n_rows, n_values = counts.shape[1:]
-    total = np.zeros(n_values)
-    for k in range(n_rows):
-        tells = 0.0
-        for c in range(kappas.shape[0]):
-            tells += odds[c + 1, g, k] * (kappas[c] / (visits[g, k] + kappas[c]))
-        for v in range(n_values):
-            prior[g, k, v] = tells * counts[g, k, v]
-            total[v] += prior[g, k, v]
-    for k in range(n_rows):
-        for v in range(n_values):
-            # Rounding may leave a difference slightly below 0.
-            prior[g, k, v] = max(total[v] - prior[g, k, v], 0.0) + ROW_WEIGHT / n_values
-
-
-@njit(nogil=True)
-def log_likelihood(counts: Floats, parameters: Floats) -> float:
-    """Return the log Dirichlet-multinomial probability of a sequence with these counts."""
-    total = visits = 0.0
-    for v in range(counts.shape[0]):
-        total += parameters[v]
-        visits += counts[v]
-    likelihood = -_log_rising(total, visits)
-    for v in range(counts.shape[0]):
-        likelihood += _log_rising(parameters[v], counts[v])
-    return float(likelihood)
-
-
-@njit(nogil=True)
-def _log_rising(start: float, count: float) -> float:
-    """Return log of start (start + 1) ... (start + count - 1), or of Gamma(start + count) /
-    Gamma(start) if the count is not a whole number."""
-    product = 1.0
-    if count <= FACTORS and count == int(count):
-        for j in range(int(count)):
-            product *= start + j
-        return math.log(product)
-    end = start + count
-    while start < SERIES:
-        product *= start
-        start += 1.0
-    while end < SERIES:  # only where counts are faded
-        product /= end
-        end += 1.0
-    return float(math.log(product) + _log_gamma(end) - _log_gamma(start))
-
-
-@njit(nogil=True)
-def _log_gamma(x: float) -> float:
-    """Return log Gamma(x) - log(2 pi) / 2 by Stirling's series; 16 digits from SERIES on."""
-    y = 1.0 / (x * x)
-    series = (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y / 1680.0))) / x
-    return (x - 0.5) * math.log(x) - x + series
-
-
-@njit(nogil=True)
-def with_uncertain_mean(kappa: float, samples: float) -> float:
-    """Return k with 1 / (k + 1) = 1 / (kappa + 1) + 1 / (samples + 1)."""
-    return 1.0 / (1.0 / (kappa + 1.0) + 1.0 / (samples + 1.0)) - 1.0
 
 
 @lru_cache(maxsize=8)  # used in every plan
@@ -344,10 +286,13 @@ def pools_of(structure: Structure) -> tuple[Pools, ...]:
         rows = np.concatenate([part for part, _ in parts])
         cells = entries.first_cell[rows][..., None] + np.arange(n_values)
         factors = np.concatenate([factor for _, factor in parts])
-        actions = np.arange(n_rows)
-        if structure.alike is not None:
+        actions = np.tile(np.arange(n_rows), (len(rows), 1))
+        if structure.alike is None:
+            forms, form_of = forms_of(structure, factors, n_rows)
+        else:
             actions[:] = 0  # a class of alike rows may contain several actions
-        pools.append(Pools(rows, cells, factors, np.tile(actions, (len(rows), 1))))
+            forms, form_of = forms_of_pools(len(rows), n_rows), np.zeros(structure.m, np.int64)
+        pools.append(Pools(rows, cells, factors, actions, form_of, forms))
     return tuple(pools)
 
 

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from fmdp._base.compiled import njit
 from fmdp._base.parameters import quoted
 from fmdp.errors import InvalidParameter
-from fmdp.learning.pooling import log_likelihood
+from fmdp.learning.dirichlet import log_likelihood
 from fmdp.learning.statistics import Floats
 from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of, locate

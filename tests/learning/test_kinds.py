@@ -1,0 +1,167 @@
+"""Kinds of columns: numbers by hand, and tables that are alike without anybody saying so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fmdp
+from fmdp import Statistics
+from fmdp.learning.kinds import (
+    KIND,
+    KIND_AND_ACTION,
+    Form,
+    forms_of,
+    kind_priors,
+    kinds_of,
+    with_spread,
+)
+from fmdp.learning.pooling import pools_of, posterior
+
+
+def test_contexts_of_a_ring_correspond() -> None:
+    """In a circle of 3 machines every machine has itself and the one before it as parents. The
+    scope of machine 1 is (0, 1, action), so its second context is "itself down, the one before it
+    works" in the order of scopes (0, 1), and its third one in that of the form (1, 0)."""
+    (pools,) = pools_of(fmdp.problem("circle:3").structure)
+    (form,) = pools.forms
+    assert form.rows.shape == (3 * 4, 4)  # columns of 3 machines and 4 actions, 4 contexts
+    assert form.rows[0].tolist() == [0, 4, 8, 12]  # machine 0: scope (0, 2), in order already
+    assert form.rows[4].tolist() == [16 + 0, 16 + 8, 16 + 4, 16 + 12]
+    assert form.actions.tolist() == [0, 1, 2, 3] * 3
+
+
+def test_factors_with_other_parents_have_other_forms() -> None:
+    """The hub of a star has no parents, the others have the hub."""
+    (pools,) = pools_of(fmdp.problem("star:4").structure)
+    assert [form.rows.shape for form in pools.forms] == [(5, 2), (15, 4)]
+    assert pools.form_of.tolist() == [0, 1, 1, 1]
+
+
+def test_forms_cover_every_row_once() -> None:
+    for name in ("machines:2", "coffee", "riverswim:2", "random:4,seed=1", "epidemic:4,graph=grid"):
+        s = fmdp.problem(name).structure
+        for pools in pools_of(s):
+            rows = np.concatenate([form.rows.ravel() for form in pools.forms])
+            assert sorted(rows) == list(range(pools.rows.size))
+            forms, form_of = forms_of(s, pools.factor, pools.rows.shape[1])
+            assert len(forms) == len(pools.forms)
+            assert (form_of == pools.form_of).all()
+
+
+def sampled(tables: list[list[float]], visits: int, seed: int) -> np.ndarray:
+    """Counts [columns, contexts, 2] of coins with these probabilities [columns][contexts]."""
+    heads = np.random.default_rng(seed).binomial(visits, np.array(tables))
+    return np.stack([visits - heads, heads], axis=-1).astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_columns_are_sorted_into_kinds(seed: int) -> None:
+    columns = sampled([[0.9, 0.1], [0.5, 0.5], [0.9, 0.1], [0.5, 0.5], [0.9, 0.1]], 60, seed)
+    kind = kinds_of(columns, np.arange(5))
+    assert kind.tolist() == [0, 1, 0, 1, 0]
+
+
+def test_a_column_without_counts_is_of_no_kind() -> None:
+    columns = np.array([[[3.0, 0.0]], [[0.0, 0.0]]])
+    assert kinds_of(columns, np.arange(2)).tolist() == [0, -1]
+
+
+def one_form(columns: np.ndarray, actions: list[int]) -> Form:
+    return Form(np.arange(len(columns))[:, None], np.array(actions))
+
+
+def test_priors_by_hand() -> None:
+    """Column 0 has 9 and 1 of 10, of one kind; column 1 has no counts: it is of that kind or of a
+    new one, with even odds. The mean of the kind is 9.5 / 11, that of a new one 1 / 2. Half the
+    mean spread of laws that are worth 11 samples and 1 is (1/12 + 1/2) / 2; the kinds differ by
+    .363636 in each value, so their variance is 2 (.181818)^2, of at most 1 - mean^2 of 2 values."""
+    counts = np.array([[9.0, 1.0], [0.0, 0.0]])
+    means, spreads = kind_priors((one_form(counts, [0, 1]),), counts)
+    mean = (9.5 / 11 + 0.5) / 2
+    assert means[KIND, 1] == pytest.approx([mean, 1 - mean])
+    between = 2 * ((9.5 / 11 - 0.5) / 2) ** 2 / (1 - mean**2 - (1 - mean) ** 2)
+    assert spreads[KIND, 1] == pytest.approx((1 / 12 + 1 / 2) / 2 + between)
+    # No other column of the kind has its action.
+    assert means[KIND_AND_ACTION, 1] == pytest.approx(means[KIND, 1])
+    assert spreads[KIND_AND_ACTION, 1] == pytest.approx(spreads[KIND, 1])
+    # Column 0 without itself: nothing is known of any kind.
+    assert means[:, 0] == pytest.approx(np.full((2, 2), 0.5))
+    assert spreads[:, 0] == pytest.approx([0.5, 0.5])
+
+
+def test_columns_of_the_same_action_count_more() -> None:
+    """Six columns of one kind. Those of action 0 have 20 of 100, those of action 1 have 26 of 100:
+    a difference that is too small for two kinds. The other columns have 118 of 500, those of action
+    0 among them 40 of 200."""
+    counts = np.array([[80.0, 20.0], [74.0, 26.0]] * 3)
+    form = one_form(counts, [0, 1] * 3)
+    assert len(set(kinds_of(counts[:, None], np.arange(6)).tolist())) == 1
+    means, spreads = kind_priors((form,), counts)
+    assert means[KIND, 0, 1] == pytest.approx(118 / 500, abs=0.01)
+    assert means[KIND_AND_ACTION, 0, 1] == pytest.approx(40 / 200, abs=0.012)
+    assert spreads[KIND, 0] < spreads[KIND_AND_ACTION, 0] < 0.05
+
+
+def test_a_spread_reduces_the_concentration() -> None:
+    # 1/5 + 1/20 = 1/4: four samples around a mean that is itself worth nineteen.
+    assert with_spread(4.0, 1 / 20) == pytest.approx(3.0)
+    # Columns that disagree completely: nearly all mass on rows with one value.
+    assert with_spread(1024.0, 1.0) == pytest.approx(0.01)
+
+
+counts_of_columns = st.integers(0, 2**32 - 1).map(
+    lambda seed: np.random.default_rng(seed).integers(0, 30, (5, 3, 3)).astype(np.float64)
+)
+
+
+@given(counts_of_columns)
+def test_priors_are_laws(columns: np.ndarray) -> None:
+    """Means sum to 1, and a spread is at least that of what was counted and at most that of two
+    kinds with other values and nothing counted."""
+    rows = columns.reshape(-1, 3)
+    form = Form(np.arange(15).reshape(5, 3), np.array([0, 1, 2, 0, 1]))
+    means, spreads = kind_priors((form,), rows)
+    assert means.sum(axis=-1) == pytest.approx(np.ones((2, 15)))
+    assert (means > 0.0).all()
+    assert (spreads >= 1.0 / (rows.sum() + 3.0)).all()
+    assert (spreads <= 1.5).all()
+
+
+def posterior_mean(model: fmdp.FactoredMDP, counts: np.ndarray) -> np.ndarray:
+    """The mean row of every entry, as cells."""
+    rows = np.empty(len(counts))
+    for mixture in posterior(model.structure, counts):
+        rows[mixture.pools.cells] = mixture.mean()
+    return rows
+
+
+def test_restarting_is_known_where_it_was_never_tried() -> None:
+    """Thirty tries of every row, but none of "restart machine 2 while it and its neighbour are
+    down": what restarts do to the other machines there, and to machine 2 elsewhere, tells."""
+    model = fmdp.problem("circle:5,dynamics=guestrin")
+    truth = np.concatenate([table.ravel() for table in model.transitions])
+    counts = np.round(30.0 * truth)
+    # Rows of machine 2 follow 2 * 4 * 6 others; in the first context action 2 is its restart.
+    first = 2 * (2 * 4 * 6 + 2)
+    assert truth[first : first + 2].tolist() == [0.0, 1.0]
+    counts[first : first + 2] = 0.0
+    assert posterior_mean(model, counts)[first + 1] > 0.9
+
+
+def test_parts_of_other_makes_do_not_mislead() -> None:
+    """Every machine of a `random` model has its own table. After 3,000 random steps the posterior
+    is not further from the truth than that of each row for itself."""
+    model = fmdp.problem("random:4,seed=1")
+    steps = fmdp.simulate(model, "random", steps=3_000, seed=1, record=True).trajectory
+    assert steps is not None
+    statistics = Statistics(model.structure)
+    for t in range(3_000):
+        statistics.record(steps.states[t], steps.actions[t], steps.rewards[t], steps.states[t + 1])
+    truth = np.concatenate([table.ravel() for table in model.transitions])
+    visits = statistics.transition_visits[statistics.entries.cell_entry]
+    alone = (statistics.cell_counts + 0.5) / (visits + 1.0)
+    ours = posterior_mean(model, statistics.cell_counts)
+    assert ((ours - truth) ** 2).mean() < 1.05 * ((alone - truth) ** 2).mean()
