@@ -1,11 +1,12 @@
 """The default learner: optimism of about one standard deviation above a pooled posterior.
 
-At the start of an episode every row has a posterior that learns how similar rows are (pooling.py).
-Let g_i be the marginal of the last plan's bias along variable i, scaled to [0, 1]: the worth of
-each value of s_i. The worth <theta, g_i> of a row has a posterior mean mu and deviation sd, and
+At the start of an episode every row has a posterior that learns which rows are alike, whichever
+action and variable they belong to (pooling.py, kinds.py). Let g_i be the marginal of the last
+plan's bias along variable i, scaled to [0, 1]: the worth of each value of s_i. The worth
+<theta, g_i> of a row has a posterior mean mu and deviation sd, and
 
     u = max(mu + c_x sd, Wilson(mu, sd, c_x)) + c^4 / N^2,    at most 1,
-    c_x^2 = c^2 (.35 + (1 - mu) (.65 + 8 / N) + (.05 + mu^2 / 5) log(max{1, N_z / (8 N_x)})), c = 1,
+    c_x^2 = c^2 (.35 + (1 - mu) (.65 + 8 / N) + (1 + mu^2) / 5 log(max{1, N_z / (8 N_x)})), c = 1,
 
 is its optimistic worth, where N_x and N_z are the visits to the row and to its context: to all rows
 that differ in the action alone. The plan uses the mean row, with as much mass moved to the best
@@ -89,9 +90,8 @@ FAILING_LEVEL = 0.65
 FAILING_SAMPLES = 8.0
 """How much larger still it is for such a row after one sample; divided by their number."""
 GROWTH = 0.2
-"""How fast it grows with the logarithm of the imbalance of visits, for a mean of 0."""
-GROWTH_OF_GOOD = 0.2
-"""How much faster it grows for a mean of 1: good actions differ by little, and are easily lost."""
+"""How fast it grows with the logarithm of the imbalance of visits, for a mean of 0, and how much
+faster for a mean of 1: good actions differ by little, and are easily lost."""
 IMBALANCE = 8.0
 """Visits of the context per visit of the row from which on it grows."""
 UNSEEN_VISITS = 20.0
@@ -285,7 +285,7 @@ def optimistic_rewards(
 def squared_level(mean: Floats, per_sample: Floats, imbalance: Floats | float) -> Floats:
     """Return c_x^2 / c^2 of rows with this mean worth, 1 / N, and logarithm of the imbalance."""
     failing = FAILING_LEVEL + FAILING_SAMPLES * per_sample
-    growth = GROWTH + GROWTH_OF_GOOD * mean * mean
+    growth = GROWTH * (1.0 + mean * mean)
     level: Floats = LEAST_LEVEL + (1.0 - mean) * failing + growth * imbalance
     return level
 
