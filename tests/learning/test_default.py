@@ -24,6 +24,7 @@ from fmdp.learning.default import (
 )
 from fmdp.learning.forgetting import fade, faded_counts, no_faded_counts
 from fmdp.learning.noise import Batches, no_batches, noise_shares, noise_variance, with_batch
+from fmdp.learning.pooling import posterior
 from fmdp.planning.policies.randomised import UniformPolicy
 from fmdp.planning.spans import marginals
 from fmdp.testing import strategies
@@ -306,6 +307,29 @@ def test_the_level_grows_with_the_visits_to_the_context() -> None:
     )
     # Without bound, however often the row was visited.
     assert log_imbalance(np.array([[1e3, 1e300]]))[0, 0] > 600.0
+
+
+def test_a_row_that_was_unlucky_where_others_succeed_is_tried_again() -> None:
+    """One variable and eight actions, seven of which led to the good value nine times in ten. The
+    eighth failed in its first three tries, and was not tried again in 560 steps. It may still be
+    like the others, so its worth is raised further than that of the posterior."""
+    model = fmdp.FactoredMDP.from_factors(
+        [2], [8], [([0, 1], np.full((2, 8, 2), 0.5))], [([0], np.array([0.0, 1.0]))]
+    )
+    statistics = Statistics(model.structure)
+    for action in range(7):
+        for visit in range(80):
+            statistics.record((0,), (action,), [0.0], (0 if visit < 8 else 1,))
+    for _ in range(3):
+        statistics.record((0,), (7,), [0.0], (0,))
+    (mixture,) = posterior(model.structure, statistics.cell_counts)
+    worth = np.broadcast_to([0.0, 1.0], mixture.pools.cells.shape)
+    imbalance = log_imbalance(statistics.cell_counts[mixture.pools.cells].sum(axis=-1))
+    alone = upper_end(*mixture.moments(worth), 1.0, imbalance)[0, 7]
+    batches = with_batch(no_batches(model.structure.n_reward_classes), statistics)
+    raised = optimistic_model(statistics, np.array([0.0, 1.0]), batches, 1.0)
+    assert alone < 0.6
+    assert 0.8 < raised.transitions[0].reshape(-1, 2)[7, 1] < 0.9
 
 
 def test_the_times_of_the_walks() -> None:

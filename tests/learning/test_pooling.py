@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fmdp
 from fmdp import Statistics
 from fmdp.learning.dirichlet import log_likelihood
-from fmdp.learning.kinds import with_spread
+from fmdp.learning.kinds import Form, with_spread
 from fmdp.learning.pooling import (
     CONCENTRATIONS,
     Pools,
@@ -22,14 +22,22 @@ from fmdp.learning.pooling import (
 )
 from fmdp.model.entries import entries_of
 
-ONE_FORM = np.zeros(1, dtype=np.int64)
+
+def contexts_of(counts: np.ndarray, n_factors: int = 1) -> Pools:
+    """Pools for counts [contexts, actions, values] of as many factors, all of another form."""
+    n_contexts, n_actions, _ = counts.shape
+    rows = np.arange(n_contexts * n_actions).reshape(n_contexts, n_actions)
+    cells = np.arange(counts.size).reshape(counts.shape)
+    factor = np.arange(n_contexts) % n_factors
+    forms = tuple(
+        Form(rows[factor == f].T, np.arange(n_actions)) for f in range(min(n_factors, n_contexts))
+    )
+    return Pools(rows, cells, factor, rows % n_actions, np.arange(n_factors), forms)
 
 
 def one_pool(counts: list[list[float]]) -> tuple[Pools, np.ndarray]:
     array = np.array([counts], dtype=np.float64)
-    rows = np.arange(len(counts))[None]
-    cells = np.arange(array.size).reshape(array.shape)
-    return Pools(rows, cells, np.zeros(1, dtype=np.int64), rows, ONE_FORM), array
+    return contexts_of(array), array
 
 
 def test_the_likelihood_of_a_sequence() -> None:
@@ -77,11 +85,7 @@ def test_an_action_that_matters_in_one_context_is_believed_to_matter_in_others()
     counts[:, :3] = [90, 10]
     counts[:2, 3] = [0, 50]
     counts[2, 2:] = [1, 0]
-    rows = np.arange(12).reshape(3, 4)
-    pools = Pools(
-        rows, np.arange(24).reshape(3, 4, 2), np.zeros(3, dtype=np.int64), rows % 4, ONE_FORM
-    )
-    mixture = pooled(pools, counts)
+    mixture = pooled(contexts_of(counts), counts)
     assert mixture.odds[0, 2, 3] > 2.0 * mixture.odds[0, 2, 2]
     _, variance = mixture.moments(np.broadcast_to([0.0, 1.0], counts.shape))
     assert variance[2, 3] > variance[2, 2]
@@ -104,6 +108,19 @@ def test_five_failures_do_not_tell_a_row_from_its_pool() -> None:
     alone = 0.5 / 6
     assert mean[0, 3] > alone + 0.03
     assert mean[0, 3] + math.sqrt(variance[0, 3]) > 0.15
+
+
+def test_a_neglected_row_is_believed_to_be_alike() -> None:
+    """Three failures where other rows have 90 successes of 100. Odds of 3 : 1 that the row is
+    independent, divided by 9, are 1 : 3. Odds of 0 and 1 do not change."""
+    pools, counts = one_pool([[0, 3], [0, 3], [0, 3], [90, 10]])
+    odds = np.array([[[0.75, 0.0, 1.0, 0.75]], [[0.25, 1.0, 0.0, 0.25]]])
+    mixture = pooled(pools, counts)._replace(odds=odds)
+    found = mixture.believed_alike(np.array([[math.log(9.0), math.log(9.0), 100.0, 0.0]]))
+    assert found.odds[0, 0] == pytest.approx([0.25, 0.0, 1.0, 0.75])
+    assert found.odds.sum(axis=0) == pytest.approx(np.ones((1, 4)))
+    # However large the factor is.
+    assert np.isfinite(mixture.believed_alike(np.full((1, 4), 1e6)).odds).all()
 
 
 def test_one_row_is_a_row_with_a_prior_of_one_sample() -> None:
@@ -133,10 +150,7 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
     """Odds sum to 1, parameters are counts and something, and the assumption is never worth more
     than the largest concentration: |mean - frequency| <= kappa / (N + kappa) in every cell."""
     n_pools, n_rows, _ = counts.shape
-    rows = np.arange(n_pools * n_rows).reshape(n_pools, n_rows)
-    cells = np.arange(counts.size).reshape(counts.shape)
-    pools = Pools(rows, cells, np.arange(n_pools) % 2, rows % n_rows, np.zeros(2, np.int64))
-    mixture = pooled(pools, counts)
+    mixture = pooled(contexts_of(counts, n_factors=2), counts)
     assert mixture.odds.sum(axis=0) == pytest.approx(np.ones((n_pools, n_rows)))
     assert (mixture.parameters > counts).all()
     mean, visits = mixture.mean(), counts.sum(axis=-1)[..., None]
@@ -149,11 +163,11 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
 @pytest.mark.slow
 @given(counted(), st.randoms())
 def test_the_order_of_rows_does_not_matter(counts: np.ndarray, random: object) -> None:
-    n_pools, n_rows, _ = counts.shape
-    rows = np.arange(n_pools * n_rows).reshape(n_pools, n_rows)
-    cells = np.arange(counts.size).reshape(counts.shape)
-    pools = Pools(rows, cells, np.zeros(n_pools, np.int64), rows % n_rows, ONE_FORM)
-    order = list(range(n_rows))
+    """Equal numbers of visits are excepted: the first of these columns is sorted first."""
+    totals = counts.sum(axis=(0, 2)).tolist()
+    assume(len(set(totals)) == len(totals))
+    pools = contexts_of(counts)
+    order = list(range(counts.shape[1]))
     random.shuffle(order)  # type: ignore[attr-defined]
     straight, shuffled = pooled(pools, counts), pooled(pools, counts[:, order])
     assert shuffled.mean() == pytest.approx(straight.mean()[:, order], abs=1e-9)

@@ -15,10 +15,12 @@ Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, is the
 mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any variance, and
 yet it may be good. For the same reason c_x is larger for low means of few samples. It grows with
 the visits to the context in which the row is not tried. The last term of u vanishes after a few
-samples: it makes the learner try again what failed once. Rewards are treated alike, without N_z, in
-units of their range, with the variance of their noise learned from the sums of the episodes, for
-every entry and its reward factor (noise.py). The plan is that of an ordinary model, so every
-planner works, with alike rows, constraints and effects.
+samples: it makes the learner try again what failed once. A row that is hardly tried may have been
+unlucky, and then be taken for one that is unlike all others. So u is computed a second time, with
+the odds that the row is independent divided by max{1, N_z / (8 N_x)}^(c^2), and the larger one
+counts. Rewards are treated alike, without N_z, in units of their range, with the variance of their
+noise learned from the sums of the episodes, for every entry and its reward factor (noise.py). The
+plan is that of an ordinary model, so every planner works, with alike rows, constraints and effects.
 
 A value that was never seen in N > max(20, sqrt(t) / 2) visits to its row gets no mass after t
 steps, and the posterior is that of the other values. Otherwise a mass of about 1 / N would make
@@ -230,8 +232,12 @@ def optimistic_model(
     scaled, best = _worth_of_cells(s, worths, possible)
     for mixture in posterior(s, counted.cells, possible):
         cells = mixture.pools.cells
+        imbalance = log_imbalance(counted.cells[cells].sum(axis=-1))
         mean, variance = mixture.moments(scaled[cells])
-        upper = upper_end(mean, variance, c, log_imbalance(counted.cells[cells].sum(axis=-1)))
+        if_alike = mixture.believed_alike(c * c * imbalance).moments(scaled[cells])
+        upper = np.maximum(
+            upper_end(mean, variance, c, imbalance), upper_end(*if_alike, c, imbalance)
+        )
         share = (upper - mean) / np.maximum(1.0 - mean, 1e-300)
         share = np.minimum(share, 1.0)[..., None]
         rows[cells] = (1.0 - share) * mixture.mean() + share * best[cells]

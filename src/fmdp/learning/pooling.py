@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmdp._base.compiled import njit
+from fmdp._base.portable_math import exp
 from fmdp.learning.dirichlet import log_likelihood
 from fmdp.learning.kinds import (
     INDEPENDENT,
@@ -113,6 +114,15 @@ class Mixture(NamedTuple):
         totals = self.parameters.sum(axis=-1)
         mean: Floats = ((self.odds / totals)[..., None] * self.parameters).sum(axis=0)
         return mean
+
+    def believed_alike(self, log_factor: Floats) -> Mixture:
+        """Return the mixture with the odds that a row is independent divided by a factor.
+
+        `log_factor` [G, K] has its logarithms.
+        """
+        odds = self.odds.copy()
+        odds[0] *= np.maximum(exp(-log_factor), 1e-300)  # not 0: it may be the only law
+        return self._replace(odds=odds / odds.sum(axis=0))
 
     def moments(self, worth: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of <theta, worth>, for a worth of every cell [G, K, W]: two
