@@ -12,11 +12,10 @@ from fmdp import Statistics
 from fmdp.learning.kinds import (
     KIND,
     KIND_AND_ACTION,
+    KINDS,
     Form,
-    forms_of,
     kind_means,
     kinds_of,
-    with_spread,
 )
 from fmdp.learning.pooling import pools_of, posterior
 
@@ -42,13 +41,33 @@ def test_factors_with_other_parents_have_other_forms() -> None:
 
 def test_forms_cover_every_row_once() -> None:
     for name in ("machines:2", "coffee", "riverswim:2", "random:4,seed=1", "epidemic:4,graph=grid"):
-        s = fmdp.problem(name).structure
-        for pools in pools_of(s):
+        for pools in pools_of(fmdp.problem(name).structure):
             rows = np.concatenate([form.rows.ravel() for form in pools.forms])
             assert sorted(rows) == list(range(pools.rows.size))
-            forms, form_of = forms_of(s, pools.factor, pools.rows.shape[1])
-            assert len(forms) == len(pools.forms)
-            assert (form_of == pools.form_of).all()
+
+
+@pytest.mark.parametrize("name", ["circle:4", "bi-ring:5", "tree:4", "coffee", "machines:2"])
+def test_rows_of_a_column_by_brute_force(name: str) -> None:
+    """Row by row: the entry of a factor, an action and a context, whose values are those of the
+    other variables in cyclic order, the last one fastest."""
+    s = fmdp.problem(name).structure
+    for pools in pools_of(s):
+        for form in pools.forms:
+            n_actions = pools.rows.shape[1]
+            factors = pools.factor[form.rows[:, 0] // n_actions]
+            for column, (factor, action) in enumerate(zip(factors, form.actions, strict=True)):
+                scope = s.transition_scopes[factor]
+                parents = sorted((v for v in scope if v < s.m), key=lambda v: (v - factor) % s.m)
+                others = [v for v in scope if v >= s.m]
+                choices = list(np.ndindex(*s.scope_sizes(others)))
+                for context, values in enumerate(np.ndindex(*s.scope_sizes(parents))):
+                    value_of = dict(zip(parents, values, strict=True))
+                    value_of |= dict(zip(others, choices[action], strict=True))
+                    row = np.ravel_multi_index(
+                        [value_of[v] for v in scope], s.scope_sizes(list(scope))
+                    )
+                    entry = pools.rows.ravel()[form.rows[column, context]]
+                    assert entry == s.transition_classes_of(int(factor))[row]
 
 
 def sampled(tables: list[list[float]], visits: int, seed: int) -> np.ndarray:
@@ -62,6 +81,28 @@ def test_columns_are_sorted_into_kinds(seed: int) -> None:
     columns = sampled([[0.9, 0.1], [0.5, 0.5], [0.9, 0.1], [0.5, 0.5], [0.9, 0.1]], 60, seed)
     kind = kinds_of(columns, np.arange(5))
     assert kind.tolist() == [0, 1, 0, 1, 0]
+
+
+def test_a_column_is_assigned_again_when_others_are_known() -> None:
+    """Two of five may be like 20 of 28, as long as nothing else is known. When 3 of 23 is a kind,
+    it fits that one better."""
+    columns = np.array([[[2.0, 3.0]], [[20.0, 8.0]], [[3.0, 20.0]]])
+    assert kinds_of(columns, np.arange(3)).tolist() == [1, 0, 1]
+
+
+def test_there_is_a_largest_number_of_kinds() -> None:
+    """Twenty columns that differ in at least one of five contexts, with fifty counts each."""
+    tables = [[0.98 if column >> bit & 1 else 0.02 for bit in range(5)] for column in range(20)]
+    kind = kinds_of(sampled(tables, 50, 0), np.arange(20))
+    assert kind.tolist() == [*range(KINDS), -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e6])
+def test_counts_that_fade_have_kinds(scale: float) -> None:
+    columns = scale * np.array([[[9.0, 1.0]], [[8.5, 0.7]], [[0.2, 9.1]]])
+    means, spreads = kind_means((one_form(columns[:, 0], [0, 1, 0]),), columns[:, 0])
+    assert means.sum(axis=-1) == pytest.approx(np.ones((2, 3)))
+    assert np.isfinite(spreads).all()
 
 
 def test_a_column_without_counts_is_of_no_kind() -> None:
@@ -106,33 +147,30 @@ def test_columns_of_the_same_action_count_more() -> None:
     form = one_form(counts, [0, 1] * 3)
     assert len(set(kinds_of(counts[:, None], np.arange(6)).tolist())) == 1
     means, spreads = kind_means((form,), counts)
-    assert means[KIND, 0, 1] == pytest.approx(118 / 500, abs=0.01)
-    assert means[KIND_AND_ACTION, 0, 1] == pytest.approx(40 / 200, abs=0.012)
-    assert spreads[KIND, 0] < spreads[KIND_AND_ACTION, 0] < 0.05
-
-
-def test_a_spread_reduces_the_concentration() -> None:
-    # 1/5 + 1/20 = 1/4: four samples around a mean that is itself worth nineteen.
-    assert with_spread(4.0, 1 / 20) == pytest.approx(3.0)
-    # Columns that disagree completely: nearly all mass on rows with one value.
-    assert with_spread(1024.0, 1.0) == pytest.approx(0.01)
+    assert means[KIND, 0, 1] == pytest.approx(118.5 / 501)
+    assert spreads[KIND, 0] == pytest.approx(1 / 502)
+    # 1 / (k + 1) = 1 / 17 + 1 / 502: the kind is worth k = 15.443 samples beside the 200.
+    assert means[KIND_AND_ACTION, 0, 1] == pytest.approx(
+        (40 + 15.443 * 118.5 / 501) / 215.443, abs=1e-5
+    )
+    assert spreads[KIND_AND_ACTION, 0] == pytest.approx(1 / 216.443, abs=1e-7)
 
 
 counts_of_columns = st.integers(0, 2**32 - 1).map(
-    lambda seed: np.random.default_rng(seed).integers(0, 30, (5, 3, 3)).astype(np.float64)
+    lambda seed: np.random.default_rng(seed).poisson(0.7, (5, 3, 3)).astype(np.float64)
 )
 
 
 @given(counts_of_columns)
 def test_means_are_laws(columns: np.ndarray) -> None:
-    """Means sum to 1, and a spread is at least that of what was counted and at most that of two
-    kinds with other values and nothing counted."""
+    """Means sum to 1, and a spread is at least that of what was counted in the same context."""
     rows = columns.reshape(-1, 3)
     form = Form(np.arange(15).reshape(5, 3), np.array([0, 1, 2, 0, 1]))
     means, spreads = kind_means((form,), rows)
     assert means.sum(axis=-1) == pytest.approx(np.ones((2, 15)))
     assert (means > 0.0).all()
-    assert (spreads >= 1.0 / (rows.sum() + 3.0)).all()
+    most = columns.sum(axis=(0, 2))  # of each context
+    assert (spreads.reshape(2, 5, 3) >= 1.0 / (most + 17.0 + 2.0)).all()
     assert (spreads <= 1.5).all()
 
 

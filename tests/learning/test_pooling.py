@@ -23,8 +23,8 @@ from fmdp.learning.pooling import (
 from fmdp.model.entries import entries_of
 
 
-def contexts_of(counts: np.ndarray, n_factors: int = 1) -> Pools:
-    """Pools for counts [contexts, actions, values] of as many factors, all of another form."""
+def pools_for(counts: np.ndarray, n_factors: int = 1) -> Pools:
+    """Pools for counts [contexts, actions, values] of `n_factors`, each with a form of its own."""
     n_contexts, n_actions, _ = counts.shape
     rows = np.arange(n_contexts * n_actions).reshape(n_contexts, n_actions)
     cells = np.arange(counts.size).reshape(counts.shape)
@@ -37,7 +37,7 @@ def contexts_of(counts: np.ndarray, n_factors: int = 1) -> Pools:
 
 def one_pool(counts: list[list[float]]) -> tuple[Pools, np.ndarray]:
     array = np.array([counts], dtype=np.float64)
-    return contexts_of(array), array
+    return pools_for(array), array
 
 
 def test_the_likelihood_of_a_sequence() -> None:
@@ -51,8 +51,11 @@ def test_the_likelihood_of_a_sequence() -> None:
 
 
 def test_variances_add() -> None:
-    # 1/5 + 1/20 = 1/4; nothing known of the mean: hardly more than a prior of one sample.
+    # 1/5 + 1/20 = 1/4: four samples around a mean that is itself worth nineteen.
     assert with_spread(4.0, 1 / 20) == pytest.approx(3.0)
+    # Columns that disagree completely: nearly all mass is on rows with one value.
+    assert with_spread(1024.0, 1.0) == pytest.approx(0.01)
+    # Nothing is known of the mean: hardly more than a prior of one sample.
     assert with_spread(1e12, 1 / 2) == pytest.approx(1.0)
 
 
@@ -85,7 +88,7 @@ def test_an_action_that_matters_in_one_context_is_believed_to_matter_in_others()
     counts[:, :3] = [90, 10]
     counts[:2, 3] = [0, 50]
     counts[2, 2:] = [1, 0]
-    mixture = pooled(contexts_of(counts), counts)
+    mixture = pooled(pools_for(counts), counts)
     assert mixture.odds[0, 2, 3] > 2.0 * mixture.odds[0, 2, 2]
     _, variance = mixture.moments(np.broadcast_to([0.0, 1.0], counts.shape))
     assert variance[2, 3] > variance[2, 2]
@@ -111,16 +114,27 @@ def test_five_failures_do_not_tell_a_row_from_its_pool() -> None:
 
 
 def test_a_neglected_row_is_believed_to_be_alike() -> None:
-    """Three failures where other rows have 90 successes of 100. Odds of 3 : 1 that the row is
-    independent, divided by 9, are 1 : 3. Odds of 0 and 1 do not change."""
-    pools, counts = one_pool([[0, 3], [0, 3], [0, 3], [90, 10]])
+    """Odds of 3 : 1 that a row is independent, divided by 9, are 1 : 3. Odds of 0 and 1 do not
+    change, and a factor of 1 changes nothing."""
+    pools, counts = one_pool([[1, 3]] * 4)
     odds = np.array([[[0.75, 0.0, 1.0, 0.75]], [[0.25, 1.0, 0.0, 0.25]]])
     mixture = pooled(pools, counts)._replace(odds=odds)
-    found = mixture.believed_alike(np.array([[math.log(9.0), math.log(9.0), 100.0, 0.0]]))
-    assert found.odds[0, 0] == pytest.approx([0.25, 0.0, 1.0, 0.75])
-    assert found.odds.sum(axis=0) == pytest.approx(np.ones((1, 4)))
+    log_factor = np.array([[math.log(9.0), math.log(9.0), 100.0, 0.0]])
+    believed = mixture.believed_alike(log_factor).odds
+    assert believed[0, 0] == pytest.approx([0.25, 0.0, 1.0, 0.75])
+    assert believed.sum(axis=0) == pytest.approx(np.ones((1, 4)))
     # However large the factor is.
     assert np.isfinite(mixture.believed_alike(np.full((1, 4), 1e6)).odds).all()
+
+
+def test_factors_of_one_form_share_what_they_learn() -> None:
+    """In the first of two factors all actions are alike. Two samples of each row of the other one
+    say more for the same there, if it has the same form."""
+    counts = np.array([[[90.0, 10.0]] * 4, [[2.0, 0.0], [1.0, 1.0], [2.0, 0.0], [2.0, 0.0]]])
+    apart = pools_for(counts, n_factors=2)
+    together = apart._replace(form_of=np.zeros(2, dtype=np.int64))
+    independent = [pooled(pools, counts).odds[0, 1].max() for pools in (apart, together)]
+    assert independent[1] < 0.9 * independent[0]
 
 
 def test_one_row_is_a_row_with_a_prior_of_one_sample() -> None:
@@ -150,7 +164,7 @@ def test_it_is_a_posterior_whatever_was_counted(counts: np.ndarray) -> None:
     """Odds sum to 1, parameters are counts and something, and the assumption is never worth more
     than the largest concentration: |mean - frequency| <= kappa / (N + kappa) in every cell."""
     n_pools, n_rows, _ = counts.shape
-    mixture = pooled(contexts_of(counts, n_factors=2), counts)
+    mixture = pooled(pools_for(counts, n_factors=2), counts)
     assert mixture.odds.sum(axis=0) == pytest.approx(np.ones((n_pools, n_rows)))
     assert (mixture.parameters > counts).all()
     mean, visits = mixture.mean(), counts.sum(axis=-1)[..., None]
@@ -166,7 +180,7 @@ def test_the_order_of_rows_does_not_matter(counts: np.ndarray, random: object) -
     """Equal numbers of visits are excepted: the first of these columns is sorted first."""
     totals = counts.sum(axis=(0, 2)).tolist()
     assume(len(set(totals)) == len(totals))
-    pools = contexts_of(counts)
+    pools = pools_for(counts)
     order = list(range(counts.shape[1]))
     random.shuffle(order)  # type: ignore[attr-defined]
     straight, shuffled = pooled(pools, counts), pooled(pools, counts[:, order])

@@ -9,21 +9,27 @@ sorted into kinds by what was counted:
 
 * Columns are compared if their factors have the same *form*: the same number of values, parents of
   the same sizes, and action variables of the same sizes. Parents are taken in the cyclic order that
-  begins with the variable itself, so that in a ring every machine has its neighbour second.
+  begins with the variable itself, so that in a ring every machine has its neighbour second. Actions
+  are known by their number among the actions of the factor.
 * A column joins a kind with n columns with prior odds n, and forms a new kind with prior odds 1.
   Rows of one kind in one context are equal, with a Dirichlet(1/W, ..., 1/W) prior. The columns are
   assigned one by one, those with most visits first, and then every column is taken out and
-  assigned again, PASSES times. At most KINDS kinds are formed; a column that fits none of them is
-  of no kind.
+  assigned again, PASSES times. Of equal columns the first one comes first. At most KINDS kinds are
+  formed; a column that fits none of them is of no kind.
 
 Then two means are estimated for each row, each with a spread. Both average over the kinds that the
-column may belong to, with their posterior probabilities. The first mean is that of the kind,
-without the row itself. The second one keeps to the columns of the kind that belong to the same
-action, as far as there are any: a kind may contain columns that differ a little, and then those of
-one action are more alike, as in copies of one problem. Their mean is believed to lie around that of
-the kind with concentration AROUND_KIND. The spread is the variance of a Dirichlet law with this
-mean, relative to the largest possible one. It comes from the number of samples and from the
-disagreement of the kinds.
+column may belong to. The first mean is that of the kind. The second one keeps to the columns of the
+kind that belong to the same action, if there are any: a kind may contain columns that differ a
+little, and then those of one action are more alike, as in copies of one problem. Their mean is
+believed to lie around that of the kind with concentration AROUND_KIND.
+
+The counts of a column are left out of the means of its own rows. But they decide which kinds it may
+belong to, so a row has some influence on its means: one sample that fits a kind speaks for that
+kind. The kinds of a column without counts have odds in proportion to their sizes.
+
+The spread of a mean is its variance, relative to the largest one that a law with this mean can
+have. It is that of a Dirichlet law with as many samples as the mean comes from, plus that between
+the kinds.
 
 Cost: a few likelihoods for every column, kind and context.
 """
@@ -48,6 +54,8 @@ PASSES = 2
 """How often every column is assigned again."""
 AROUND_KIND = 16.0
 """How many samples of the columns of one action their kind is worth."""
+LEAST_CONCENTRATION = 0.01
+"""Smallest concentration: below it, nearly all mass is on rows with one value."""
 INDEPENDENT, KIND, KIND_AND_ACTION = -1, 0, 1
 """What a row is drawn around: nothing, or one of the two means."""
 
@@ -135,11 +143,12 @@ def kinds_of(columns: Floats, order: Index) -> Index:
     """Return the kind of every column, -1 for none: [columns], from counts [columns, contexts,
     values], assigned in this order."""
     n_columns, n_contexts, n_values = columns.shape
+    n_kinds = min(KINDS, n_columns)
     kind = np.full(n_columns, -1)
-    totals = np.zeros((KINDS, n_contexts, n_values))
-    known = np.zeros((KINDS, n_contexts))
-    sizes = np.zeros(KINDS)
-    scores = np.empty(KINDS + 1)
+    totals = np.zeros((n_kinds, n_contexts, n_values))
+    known = np.zeros((n_kinds, n_contexts))
+    sizes = np.zeros(n_kinds)
+    scores = np.empty(n_kinds + 1)
     for _ in range(1 + PASSES):
         for column in order:
             if columns[column].sum() == 0.0:
@@ -147,13 +156,13 @@ def kinds_of(columns: Floats, order: Index) -> Index:
             if kind[column] >= 0:
                 _move(columns[column], -1.0, kind[column], totals, known, sizes)
             _score(columns[column], totals, known, sizes, scores)
-            best, free = KINDS, -1
-            for k in range(KINDS):
+            best, free = n_kinds, -1
+            for k in range(n_kinds):
                 if sizes[k] == 0.0 and free < 0:
                     free = k
                 if sizes[k] > 0.0 and scores[k] > scores[best]:
                     best = k
-            kind[column] = free if best == KINDS else best
+            kind[column] = free if best == n_kinds else best
             if kind[column] >= 0:
                 _move(columns[column], 1.0, kind[column], totals, known, sizes)
     return kind
@@ -165,15 +174,16 @@ def _fill_means(
 ) -> None:
     """Fill the means and spreads of the rows of one form; `by_action` sorts its columns."""
     n_columns, n_contexts, n_values = columns.shape
-    totals = np.zeros((KINDS, n_contexts, n_values))
-    same = np.empty((KINDS, n_contexts, n_values))  # of the columns of one action
-    known = np.zeros((KINDS, n_contexts))
-    sizes = np.zeros(KINDS)
+    n_kinds = min(KINDS, n_columns)
+    totals = np.zeros((n_kinds, n_contexts, n_values))
+    same = np.empty((n_kinds, n_contexts, n_values))  # of the columns of one action
+    known = np.zeros((n_kinds, n_contexts))
+    sizes = np.zeros(n_kinds)
     for column in range(n_columns):
         if kind[column] >= 0:
             _move(columns[column], 1.0, kind[column], totals, known, sizes)
-    odds = np.empty(KINDS + 1)
-    centre = np.empty((2, KINDS, n_values))
+    odds = np.empty(n_kinds + 1)
+    centre = np.empty((2, n_kinds, n_values))
     first = 0
     while first < n_columns:
         end = first
@@ -188,11 +198,11 @@ def _fill_means(
                 _move(columns[column], -1.0, k, totals, known, sizes)
                 _add(columns[column], -1.0, same[k])
             _score(columns[column], totals, known, sizes, odds)
-            _to_odds(odds[:KINDS])
+            _to_odds(odds[:n_kinds])
             for z in range(n_contexts):
                 row = form.rows[column, z]
                 _fill_row(
-                    odds[:KINDS], totals[:, z], same[:, z], centre, means[:, row], spreads[:, row]
+                    odds[:n_kinds], totals[:, z], same[:, z], centre, means[:, row], spreads[:, row]
                 )
             if k >= 0:
                 _move(columns[column], 1.0, k, totals, known, sizes)
@@ -202,7 +212,7 @@ def _fill_means(
 
 @njit(nogil=True)
 def _to_odds(scores: Floats) -> None:
-    """Replace log odds by probabilities; all are 0 if no kind is possible."""
+    """Replace log odds by probabilities; all are 0 if all kinds are empty."""
     best = scores.max()
     total = 0.0
     for k in range(scores.size):
@@ -220,8 +230,8 @@ def _fill_row(
     """Fill the means [2, values] and spreads [2] of one row.
 
     `totals` and `same` have the counts of each kind in its context, of all actions and of the same
-    action: [kinds, values]. `centre` [2, kinds, values] is for the means of the kinds. A row
-    without any kind gets the mean and the spread of one sample of nothing known.
+    action: [kinds, values]. `centre` [2, kinds, values] is for the means of the kinds. If no other
+    column has counts, the mean is uniform and the spread that of one sample.
     """
     n_values = totals.shape[1]
     known = odds.sum() > 0.0
@@ -230,18 +240,18 @@ def _fill_row(
     for k in range(odds.size):
         if odds[k] == 0.0:
             continue
-        worth, own = 1.0, 0.0  # samples of the kind, with one for its prior, and of the action
+        samples, own = 1.0, 0.0  # of the kind, with one for its prior, and of the action
         for v in range(n_values):
-            worth += totals[k, v]
+            samples += totals[k, v]
             own += same[k, v]
-        around = with_spread(AROUND_KIND, 1.0 / (worth + 1.0)) if own > 0.0 else worth
+        around = with_spread(AROUND_KIND, 1.0 / (samples + 1.0)) if own > 0.0 else samples
         for v in range(n_values):
-            of_kind = (totals[k, v] + 1.0 / n_values) / worth
+            of_kind = (totals[k, v] + 1.0 / n_values) / samples
             centre[KIND, k, v] = of_kind
             centre[KIND_AND_ACTION, k, v] = (same[k, v] + around * of_kind) / (own + around)
             for which in range(2):
                 means[which, v] += odds[k] * centre[which, k, v]
-        spreads[KIND] += odds[k] / (worth + 1.0)
+        spreads[KIND] += odds[k] / (samples + 1.0)
         spreads[KIND_AND_ACTION] += odds[k] / (own + around + 1.0)
     for which in range(2):
         largest = 1.0
@@ -262,16 +272,17 @@ def _score(column: Floats, totals: Floats, known: Floats, sizes: Floats, scores:
     `known` has the log-likelihoods of the totals [kinds, contexts].
     """
     n_contexts, n_values = column.shape
+    n_kinds = sizes.size
     prior = np.full(n_values, 1.0 / n_values)
     together = np.empty(n_values)
-    scores[KINDS] = 0.0
-    for k in range(KINDS):
+    scores[n_kinds] = 0.0
+    for k in range(n_kinds):
         scores[k] = math.log(sizes[k]) if sizes[k] > 0.0 else -np.inf
     for z in range(n_contexts):
         if column[z].sum() == 0.0:
             continue
-        scores[KINDS] += log_likelihood(column[z], prior)
-        for k in range(KINDS):
+        scores[n_kinds] += log_likelihood(column[z], prior)
+        for k in range(n_kinds):
             if sizes[k] > 0.0:
                 for v in range(n_values):
                     together[v] = totals[k, z, v] + column[z, v]
@@ -306,7 +317,3 @@ def with_spread(kappa: float, spread: float) -> float:
     """Return the concentration k of a law of concentration kappa around an uncertain mean, whose
     spread adds: 1 / (k + 1) = 1 / (kappa + 1) + spread; at least LEAST_CONCENTRATION."""
     return max(1.0 / (1.0 / (kappa + 1.0) + spread) - 1.0, LEAST_CONCENTRATION)
-
-
-LEAST_CONCENTRATION = 0.01
-"""A law of less is hardly another one: nearly all its mass is on rows with one value."""

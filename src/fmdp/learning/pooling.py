@@ -6,13 +6,13 @@ are equal or nearly so. And many systems have parts of the same make, whose tabl
 the similarity is learned. Row x is drawn from one of several laws:
 
 * theta_x ~ Dirichlet(1/|S_i|, ..., 1/|S_i|): it is independent of all others;
-* theta_x ~ Dirichlet(kappa mu), where mu is what other rows tell about it: the rows of its kind, of
-  any factor and action (kinds.py), or those that belong to the same action. The concentration kappa
-  is one of a few. The estimate mu is uncertain, with some spread, and this reduces kappa, because
-  variances add: 1 / (k + 1) = 1 / (kappa + 1) + spread.
+* theta_x ~ Dirichlet(kappa mu), where mu is an estimate from the rows of its kind, of any factor
+  and action, or from those of them that belong to the same action (kinds.py). The concentration
+  kappa is one of a few. The spread of the estimate reduces it, because variances add, nearly:
+  1 / (k + 1) = 1 / (kappa + 1) + spread.
 
-The proportions of the laws are unknown. They are learned for each form of factors, around that for
-each factor, and around that for each action of a factor: an action that affects a variable in one
+The proportions of the laws are unknown. Those of an action are believed to be near those of its
+factor, and these near those of all factors of its form: an action that affects a variable in one
 context affects it in others, too. Empirical Bayes: a row's odds for each law are its
 Dirichlet-multinomial likelihoods times the proportions of its action; these are the mean odds of
 the action's rows with visits, and of one more row with the mean odds of the factor. Odds and
@@ -20,14 +20,14 @@ proportions are renewed in turn. They have to come near their limit: after a few
 still has much of its prior probability, because a row with few visits says little against it, and
 then every row is explored for itself for hundreds of steps of a run.
 
-The result for each row is a mixture of Dirichlet distributions. A sample of the row itself moves it
-by at least 1 / (N + 1025): the prior is never stronger than about a thousand samples, and its
-influence is O(1 / N).
+The result for each row is a mixture of Dirichlet distributions. The mean of a row with N samples is
+within 1024 / (N + 1024) of their frequencies: what is learned from other rows is never worth more
+than 1,024 samples.
 
-Rows that the structure knows to be alike are one row here. A class of rows that belongs to several
-pools is treated as independent.
+Rows that the structure knows to be alike are one row here, and are compared only with those that
+differ in the action alone. A class of rows that belongs to several pools is treated as independent.
 
-Cost: a few passes over the cells, and a Dirichlet-multinomial likelihood per row and law.
+Cost: the kinds, a Dirichlet-multinomial likelihood per row and law, and STEPS passes over the odds.
 """
 
 from __future__ import annotations
@@ -94,10 +94,21 @@ class Laws(NamedTuple):
 
     odds: Floats
     """[C]: prior probabilities."""
-    mean: Index
+    around: Index
     """[C]: which mean of kinds.py each law is drawn around; INDEPENDENT for law 0."""
     kappa: Floats
     """[C]: its concentration; 0 for law 0."""
+
+
+class Groups(NamedTuple):
+    """Which rows share proportions; only factors with rows here have a number."""
+
+    factor: Index
+    """[rows]."""
+    action: Index
+    """[rows]."""
+    form_of: Index
+    """[factors]: their forms."""
 
 
 class Mixture(NamedTuple):
@@ -162,7 +173,8 @@ def pooled(pools: Pools, counts: Floats) -> Mixture:
     parameters = np.empty((len(laws.odds), *rows.shape))
     parameters[0] = rows + ROW_WEIGHT / n_values
     if len(laws.odds) > 1:
-        groups = (np.repeat(pools.factor, n_rows), pools.action.ravel(), pools.form_of)
+        present, factor = np.unique(pools.factor, return_inverse=True)
+        groups = Groups(np.repeat(factor, n_rows), pools.action.ravel(), pools.form_of[present])
         _mixtures(rows, groups, laws, *kind_means(pools.forms, rows), odds, parameters)
     shape = (-1, n_pools, n_rows)
     return Mixture(pools, odds.reshape(shape), parameters.reshape(*shape, n_values))
@@ -182,8 +194,8 @@ def laws_of(pools: Pools) -> Laws:
 @njit(nogil=True)
 def _mixtures(
     counts: Floats,
-    groups: Any,
-    laws: Any,
+    groups: Groups,
+    laws: Laws,
     means: Floats,
     spreads: Floats,
     odds: Floats,
@@ -192,8 +204,7 @@ def _mixtures(
     """Fill odds [C, rows] and parameters [C, rows, W] from counts [rows, W]; those of law 0 are
     filled already.
 
-    `groups` has factor and action of each row and the form of each factor; `means` and `spreads`
-    are those of kinds.py.
+    `means` and `spreads` are those of kinds.py.
     """
     n_laws, n_rows, n_values = parameters.shape
     visits = np.zeros(n_rows)
@@ -205,7 +216,7 @@ def _mixtures(
         for law in range(n_laws):
             start[:] = ROW_WEIGHT / n_values
             if law > 0:
-                mean = laws.mean[law]
+                mean = laws.around[law]
                 concentration = with_spread(laws.kappa[law], spreads[mean, row])
                 for v in range(n_values):
                     start[v] = concentration * means[mean, row, v]
@@ -220,18 +231,18 @@ def _mixtures(
 
 
 @njit(nogil=True)
-def _renew(likely: Floats, visits: Floats, groups: Any, prior: Floats, weights: Floats) -> None:
+def _renew(likely: Floats, visits: Floats, groups: Groups, prior: Floats, weights: Floats) -> None:
     """Fill the odds `weights` [rows, C] from the log-likelihoods of the rows and `prior` odds [C].
 
     On return `likely` has likelihoods, the largest one of each row 1.
     """
-    factor, action, _ = groups
+    factor, action = groups.factor, groups.action
     n_rows, n_laws = likely.shape
     for row in range(n_rows):
         best = likely[row].max()
         for law in range(n_laws):
             likely[row, law] = math.exp(likely[row, law] - best)
-    proportions = np.empty((groups[2].size, action.max() + 1, n_laws))
+    proportions = np.empty((groups.form_of.size, action.max() + 1, n_laws))
     proportions[:] = prior
     for _ in range(STEPS):
         for row in range(n_rows):
@@ -243,10 +254,10 @@ def _renew(likely: Floats, visits: Floats, groups: Any, prior: Floats, weights: 
 
 @njit(nogil=True)
 def _set_proportions(
-    weights: Floats, visits: Floats, groups: Any, prior: Floats, proportions: Floats
+    weights: Floats, visits: Floats, groups: Groups, prior: Floats, proportions: Floats
 ) -> None:
     """Set the proportions [factors, actions, C] to the mean odds of the rows with visits."""
-    factor, action, form_of = groups
+    factor, action, form_of = groups.factor, groups.action, groups.form_of
     n_factors, n_actions, n_laws = proportions.shape
     of_form = np.empty((form_of.max() + 1, n_laws))
     of_factor = np.zeros((n_factors, n_laws))
@@ -276,6 +287,7 @@ def _set_proportions(
 
 @njit(nogil=True)
 def _normalise(weights: Floats) -> None:
+    """Divide the weights by their sum."""
     total = 0.0
     for law in range(weights.size):
         total += weights[law]
