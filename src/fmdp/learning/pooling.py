@@ -21,8 +21,9 @@ still has much of its prior probability, because a row with few visits says litt
 then every row is explored for itself for hundreds of steps of a run.
 
 The result for each row is a mixture of Dirichlet distributions. The mean of a row with N samples is
-within 1024 / (N + 1024) of their frequencies: what is learned from other rows is never worth more
-than 1,024 samples.
+within 128 / (N + 128) of their frequencies: what is learned from other rows is never worth more
+than 128 samples. If it could be worth a thousand, rows that are nearly alike, as the good and the
+bad action of a JAO copy, would be believed to be alike for too long.
 
 Rows that the structure knows to be alike are one row here, and are compared only with those that
 differ in the action alone. A class of rows that belongs to several pools is treated as independent.
@@ -58,7 +59,7 @@ from fmdp.model import Structure
 from fmdp.model.entries import Index, entries_of
 from fmdp.model.spaces import count
 
-CONCENTRATIONS = (16.0, 128.0, 1024.0)
+CONCENTRATIONS = (16.0, 128.0)
 """How many samples of a row its kind may be worth."""
 PRIOR_ODDS = {INDEPENDENT: 5.0, KIND: 1.0, KIND_AND_ACTION: 4.0}
 """Prior odds that a row is independent, and that it is drawn around either mean of kinds.py."""
