@@ -11,8 +11,8 @@ plan's bias along variable i, scaled to [0, 1]: the worth of each value of s_i. 
 is its optimistic worth, where N_x, at least 1, and N_z are the visits to the row and to its
 context: to all rows that differ in the action alone. The plan uses the mean row, with as much mass
 moved to the best value as gives it the worth u. N is the equivalent number of samples: sd^2 = mu (1
-- mu) / N. Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, is the larger
-one where mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any
+- mu) / N. Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, can be the
+larger one where mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any
 variance, and yet it may be good. For the same reason c_x is larger for low means of few samples. It
 grows with the visits to the context in which the row is not tried. The last term of u vanishes
 after a few samples: it makes the learner try again what failed once. A row with few visits may have
