@@ -31,8 +31,6 @@ from fmdp.learning.planning_budget import (
 )
 from fmdp.model import FactoredMDP
 from fmdp.model.factored import check_model
-from fmdp.planning.alp.alp import ALP
-from fmdp.planning.alp.gain_bound import least_gain_upper
 from fmdp.planning.choice import choose_planner_of, default_planner
 from fmdp.planning.counts.planner import Counts
 from fmdp.planning.exact.planner import Exact
@@ -94,6 +92,10 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     if not isinstance(planner, Exact):
         planner = choose_planner_of(model).planner
     if not isinstance(planner, Exact | Counts):
+        # Imported on use: they load a solver of linear programs.
+        from fmdp.planning.alp.alp import ALP
+        from fmdp.planning.alp.gain_bound import least_gain_upper
+
         reference = _bounded(without_search(planner).plan(model, progress=progress), started)
         if not isinstance(planner, ALP):
             return reference
