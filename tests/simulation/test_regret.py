@@ -10,7 +10,6 @@ from hypothesis import given, settings
 
 import fmdp
 from fmdp import FactoredMDP
-from fmdp.planning.alp import gain_bound
 from fmdp.planning.choice import Chosen
 from fmdp.simulation import Simulation, reference_for, simulate
 from fmdp.simulation import regret as regret_module
@@ -67,7 +66,7 @@ def test_a_large_model_has_the_least_of_its_bounds(monkeypatch: pytest.MonkeyPat
     assert reference.gain < 0.5 * singles
     assert reference_for(model).gain == reference.gain
     for bound in (np.inf, singles + 1.0):
-        monkeypatch.setattr(gain_bound, "least_gain_upper", lambda *given, bound=bound: bound)
+        monkeypatch.setattr(fmdp.ALP, "least_gain_upper", lambda *given, bound=bound: bound)
         assert reference_for(model).gain == singles
 
 

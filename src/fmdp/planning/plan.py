@@ -8,6 +8,7 @@ is an immutable `Plan`: value, status, certificates and statistics.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -350,6 +351,13 @@ class Planner(Settings, ABC):
         Prepared
             It solves any tables of this structure.
         """
+
+    def least_gain_upper(self, model: FactoredMDP, progress: Progress | None = None) -> float:
+        """Return an upper bound on the gain that is cheaper than a plan, infinity if there is none.
+
+        It is certified, and regret on a large model is measured against it if it is the least one.
+        """
+        return math.inf
 
     def plan(self, model: FactoredMDP, *, progress: Progress | None = None) -> Plan:
         """Plan for one model, without a warm start.

@@ -92,14 +92,8 @@ def reference_for(model: FactoredMDP, *, progress: Progress | None = None) -> Re
     if not isinstance(planner, Exact):
         planner = choose_planner_of(model).planner
     if not isinstance(planner, Exact | Counts):
-        # Imported on use: they load a solver of linear programs.
-        from fmdp.planning.alp.alp import ALP
-        from fmdp.planning.alp.gain_bound import least_gain_upper
-
         reference = _bounded(without_search(planner).plan(model, progress=progress), started)
-        if not isinstance(planner, ALP):
-            return reference
-        bound = min(reference.gain, least_gain_upper(model, progress))
+        bound = min(reference.gain, planner.least_gain_upper(model, progress))
         return replace(reference, gain=bound, seconds=time.perf_counter() - started)
     scale = model.structure.reward_range_total or model.structure.reward_unit
     plan = type(planner)(tolerance=TOLERANCE * scale).plan(model, progress=progress)

@@ -13,7 +13,6 @@ from fmdp import FactoredMDP
 from fmdp.model.symmetry import symmetry_of
 from fmdp.planning.alp import gain_bound
 from fmdp.planning.alp.basis_scopes import first_scopes, widened_scopes
-from fmdp.planning.alp.gain_bound import least_gain_upper
 from fmdp.planning.alp.interior import InteriorCuttingPlanes
 from fmdp.planning.alp.prepared_alp import PreparedALP
 from fmdp.planning.alp.program import ProgramSolution
@@ -32,16 +31,16 @@ def coins(parents: tuple[tuple[int, ...], ...]) -> FactoredMDP:
 def test_no_policy_gains_more(model: FactoredMDP) -> None:
     best = fmdp.plan(model).gain_lower
     assert best is not None
-    assert least_gain_upper(model) >= best
+    assert fmdp.ALP().least_gain_upper(model) >= best
 
 
 def test_a_pair_of_coins_by_hand() -> None:
     """With h = -a x0 - b x1 the largest of R + P h - h is max((a + b) / 2, 1 - (a + b) / 2, ...),
     at least 1/2; with a function of both it is the gain, 1/4."""
-    assert least_gain_upper(coins(((1,), (0,)))) == pytest.approx(0.25, abs=1e-6)
+    assert fmdp.ALP().least_gain_upper(coins(((1,), (0,)))) == pytest.approx(0.25, abs=1e-6)
     alone = coins(((), ()))
     assert widened_scopes(alone.structure, [(0,), (1,)], None) is None
-    assert least_gain_upper(alone) == pytest.approx(0.5, abs=1e-6)
+    assert fmdp.ALP().least_gain_upper(alone) == pytest.approx(0.5, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["circle:30,dynamics=guestrin", "circle:30", "star:26"])
@@ -50,7 +49,7 @@ def test_it_is_no_looser_than_the_program_of_single_variables(name: str) -> None
     singles = fmdp.ALP(basis="singles", criterion="average").plan(model)
     assert singles.status is Status.CONVERGED
     assert singles.gain_upper is not None
-    assert least_gain_upper(model) <= singles.gain_upper * (1.0 + 1e-4)
+    assert fmdp.ALP().least_gain_upper(model) <= singles.gain_upper * (1.0 + 1e-4)
 
 
 def test_it_is_near_the_gain_where_single_variables_are_far() -> None:
@@ -61,7 +60,7 @@ def test_it_is_near_the_gain_where_single_variables_are_far() -> None:
     assert exact.gain_upper is not None
     assert singles.gain_upper is not None
     assert singles.gain_upper > 1.3 * exact.gain_upper
-    assert exact.gain_lower <= least_gain_upper(model) <= 1.05 * exact.gain_upper
+    assert exact.gain_lower <= fmdp.ALP().least_gain_upper(model) <= 1.05 * exact.gain_upper
 
 
 def test_tied_and_free_weights_give_one_optimum() -> None:
@@ -88,19 +87,19 @@ def test_programs_that_take_too_long_are_not_solved(monkeypatch: pytest.MonkeyPa
         return bound(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PreparedALP, "bound", counted)
-    least_gain_upper(model)
+    fmdp.ALP().least_gain_upper(model)
     assert solved[0] == 16
     assert len(solved) > 1
     solved.clear()
     monkeypatch.setattr(gain_bound, "SECONDS", 1e-9)
-    assert least_gain_upper(model) == math.inf
+    assert fmdp.ALP().least_gain_upper(model) == math.inf
     assert not solved
 
 
 def test_a_network_that_is_too_large_ends_it() -> None:
     """Pairs on this model need a table of 2^31 entries; the bound of single variables stays."""
     model = fmdp.problem("random:60")
-    assert 38.0 < least_gain_upper(model) < 40.0
+    assert 38.0 < fmdp.ALP().least_gain_upper(model) < 40.0
 
 
 def test_an_interruption_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +109,7 @@ def test_an_interruption_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(InteriorCuttingPlanes, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        least_gain_upper(fmdp.problem("circle:20"))
+        fmdp.ALP().least_gain_upper(fmdp.problem("circle:20"))
 
 
 def test_scopes_widen_by_every_parent() -> None:

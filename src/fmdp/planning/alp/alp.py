@@ -11,6 +11,7 @@ from fmdp.model.expansion import shared_draws
 from fmdp.model.factored import check_model
 from fmdp.planning.alp.alp_settings import ALPSettings
 from fmdp.planning.alp.basis_trial import Outcome, larger_basis
+from fmdp.planning.alp.gain_bound import least_gain_upper
 from fmdp.planning.alp.growth import plan_by_growth
 from fmdp.planning.alp.prepared_alp import PreparedALP, without_program
 from fmdp.planning.plan import Plan, of_model
@@ -31,6 +32,9 @@ class ALP(ALPSettings):
 
     def prepare(self, structure: Structure) -> PreparedALP:
         return PreparedALP(self, structure)
+
+    def least_gain_upper(self, model: FactoredMDP, progress: Progress | None = None) -> float:
+        return least_gain_upper(type(self)(), model, progress)
 
     def larger_basis(
         self,

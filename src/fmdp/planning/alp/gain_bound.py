@@ -18,7 +18,7 @@ from fmdp.model import FactoredMDP
 from fmdp.model.expansion import shared_draws
 from fmdp.model.structure import Scope
 from fmdp.model.symmetry import symmetry_of
-from fmdp.planning.alp.alp import ALP
+from fmdp.planning.alp.alp_settings import ALPSettings
 from fmdp.planning.alp.basis_scopes import first_scopes, widened_scopes
 from fmdp.planning.alp.basis_trial import MEMORY_LIMIT
 from fmdp.planning.alp.growth import TIGHTENING_ROUNDS
@@ -34,13 +34,18 @@ _INCREASE = 3.0
 too slow takes as long as solving the one before."""
 
 
-def least_gain_upper(model: FactoredMDP, progress: Progress | None = None) -> float:
-    """Return a certified upper bound on the gain; infinity if no program is small enough."""
+def least_gain_upper(
+    settings: ALPSettings, model: FactoredMDP, progress: Progress | None = None
+) -> float:
+    """Return a certified upper bound on the gain; infinity if no program is small enough.
+
+    `settings` are those of the programs, but for their basis and memory.
+    """
     structure = model.structure
     bound = math.inf
     if shared_draws(structure):  # a larger function could not be projected
         return bound
-    settings = replace(ALP(), memory_limit=MEMORY_LIMIT)
+    settings = replace(settings, memory_limit=MEMORY_LIMIT)
     try:
         symmetry = symmetry_of(model)
         scopes: tuple[Scope, ...] | None = first_scopes(structure, symmetry)
