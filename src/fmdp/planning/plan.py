@@ -356,6 +356,13 @@ class Planner(Settings, ABC):
         """Return an upper bound on the gain that is cheaper than a plan, infinity if there is none.
 
         It is certified, and regret on a large model is measured against it if it is the least one.
+
+        Parameters
+        ----------
+        model
+            The model whose gain is bounded.
+        progress
+            Called with the progress of the programs.
         """
         return math.inf
 
