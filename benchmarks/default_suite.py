@@ -9,7 +9,8 @@ with hindsight problem by problem and statistic by statistic. Over the problems 
 geometric mean and maximum, with bootstrap intervals over the seeds. `tuning` is for looking at;
 `held-back` was looked at twice, `fresh` was made for an earlier change of the learner, which it
 decided, `unseen` was run once, when results version 6 was final, and `later` when versions 7 to 10
-were. `last` was written down before version 10 was run on it; three forms of that version were run.
+were. `last` was written down before version 10 was run on it; three forms of that version were run,
+and a variant that was dropped.
 `unlike` has parts that are not alike (benchmarks/unlike_parts.py).
 
 Runs are stored one JSON file a learner and suite, and only what is missing is run. Set

@@ -10,17 +10,20 @@ plan's bias along variable i, scaled to [0, 1]: the worth of each value of s_i. 
 
 is its optimistic worth, where N_x, at least 1, and N_z are the visits to the row and to its
 context: to all rows that differ in the action alone. The plan uses the mean row, with as much mass
-moved to the best value as gives it the worth u. N is the equivalent number of samples: sd^2 = mu (1
-- mu) / N. Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N, can be the
-larger one where mu < 1/2: a row that failed five times out of five has a mean near 0 and hardly any
-variance, and yet it may be good. For the same reason c_x is larger for low means of few samples. It
-grows with the visits to the context in which the row is not tried. The last term of u vanishes
-after a few samples: it makes the learner try again what failed once. A row with few visits may have
-been unlucky, and look unlike the others. So u is computed a second time, with the odds that the row
-is independent divided by max{1, N_z / (8 N_x)}^(c^2), and the larger one counts. Rewards are
-treated alike, without N_z, in units of their range, with the variance of their noise learned from
-the sums of the episodes, for every entry and its reward factor (noise.py). The plan is that of an
-ordinary model, so every planner works, with alike rows, constraints and effects.
+moved to the best value as gives it the worth u. N is the equivalent number of samples:
+sd^2 = mu (1 - mu) / N. Wilson's upper end, the largest q with (q - mu)^2 <= c_x^2 q (1 - q) / N,
+can be the larger one where mu < 1/2: a row that failed five times out of five has a mean near 0 and
+hardly any variance, and yet it may be good. For the same reason c_x is larger for low means of few
+samples. It grows with the visits to the context in which the row is not tried. The last term of u
+vanishes after a few samples: it makes the learner try again what failed once.
+
+A row with few visits may have been unlucky, and look unlike the others. So u is computed a second
+time, with the odds that the row is independent divided by max{1, N_z / (8 N_x)}^(c^2), and the
+larger one counts.
+
+Rewards are treated alike, without N_z, in units of their range, with the variance of their noise
+learned from the sums of the episodes, for every entry and its reward factor (noise.py). The plan is
+that of an ordinary model, so every planner works, with alike rows, constraints and effects.
 
 A value that was never seen in N > max(20, sqrt(t) / 2) visits to its row gets no mass after t
 steps, and the posterior is that of the other values. Otherwise a mass of about 1 / N would make

@@ -1,4 +1,4 @@
-"""Columns that are alike, whichever factor and action they belong to.
+"""Sort the columns of tables into kinds that are alike, across factors and actions.
 
 The *column* of a factor and an action is the rows of that action: one row per context, where a
 context is one assignment of the other variables in the scope. Many systems have parts of the same
@@ -240,19 +240,20 @@ def _fill_row(
     for k in range(odds.size):
         if odds[k] == 0.0:
             continue
-        samples, own = 1.0, 0.0  # of the kind, with one for its prior, and of the action
+        of_all = 1.0  # samples of the kind, and one for its prior
+        of_action = 0.0
         for v in range(n_values):
-            samples += totals[k, v]
-            own += same[k, v]
-        around = with_spread(AROUND_KIND, 1.0 / (samples + 1.0)) if own > 0.0 else samples
+            of_all += totals[k, v]
+            of_action += same[k, v]
+        weight = with_spread(AROUND_KIND, 1.0 / (of_all + 1.0)) if of_action > 0.0 else of_all
         for v in range(n_values):
-            of_kind = (totals[k, v] + 1.0 / n_values) / samples
+            of_kind = (totals[k, v] + 1.0 / n_values) / of_all
             centre[KIND, k, v] = of_kind
-            centre[KIND_AND_ACTION, k, v] = (same[k, v] + around * of_kind) / (own + around)
+            centre[KIND_AND_ACTION, k, v] = (same[k, v] + weight * of_kind) / (of_action + weight)
             for which in range(2):
                 means[which, v] += odds[k] * centre[which, k, v]
-        spreads[KIND] += odds[k] / (samples + 1.0)
-        spreads[KIND_AND_ACTION] += odds[k] / (own + around + 1.0)
+        spreads[KIND] += odds[k] / (of_all + 1.0)
+        spreads[KIND_AND_ACTION] += odds[k] / (of_action + weight + 1.0)
     for which in range(2):
         largest = 1.0
         between = 0.0

@@ -1,4 +1,4 @@
-"""Posterior of the rows of a model, with learned similarity.
+"""Compute the posterior of the rows of a model, and learn on the way which rows are alike.
 
 A learner that treats each row separately has to learn all of them, but many are alike. An action
 variable usually matters to few state variables, so most rows P_i(. | z, a) with the same context z
